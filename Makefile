@@ -1,0 +1,50 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up in .venv by themselves.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+DEMO ?= demo
+
+.PHONY: demo test test-slow lint bench docs build clean
+
+demo: .venv/.demo
+	$(BIN)/moml demo --out $(DEMO)
+
+test: .venv/.test
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -p no:jaxtyping -o addopts= -W default --doctest-modules src/moml
+
+test-slow: .venv/.test
+	$(BIN)/python -m pytest -q -m slow
+
+lint: .venv/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.bench
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+docs: .venv/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W -q -b doctest docs docs/_build/doctest
+
+build: .venv/.test
+	$(BIN)/python -m build --no-isolation
+
+clean:
+	rm -rf .venv dist demo docs/_build
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.demo: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable ".[report]" && touch $@
+
+.venv/.test: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable ".[test]" && touch $@
+
+.venv/.docs: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable ".[docs]" && touch $@
+
+.venv/.bench: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable ".[report]" torch==2.13.0 && touch $@

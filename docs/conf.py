@@ -1,0 +1,46 @@
+"""Sphinx settings. Built by `make docs`, without any network."""
+
+import re
+
+import moml
+
+project = "moml"
+author = "the moml authors"
+release = version = moml.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.mathjax"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "none"  # shapes stand in the source; rendered they are noise
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+
+doctest_test_doctest_blocks = ""  # docstring examples are pytest's; here the pages' own
+doctest_global_setup = """
+import jax, jax.numpy as jnp, numpy as np
+"""
+
+html_theme = "furo"
+html_title = f"moml {release}"
+html_copy_source = False
+html_show_sphinx = False
+
+
+def plain_docstring(app, what, name, obj, options, lines):
+    """Docstrings are plain text: `names` are code, indented formulas are set as they stand."""
+    out, kind = [], ""
+    for before, line in zip(["", *lines], lines, strict=False):
+        if line and not before:  # a new paragraph
+            kind = "example" if line.startswith(">>>") else "formula" if line[0] == " " else "text"
+            if kind == "formula":
+                out += ["::", ""]
+        if kind == "text":
+            line = re.sub(r"`([^`]+)`", r"``\1``", line.replace("|", "\\|"))
+        out.append(line)
+    lines[:] = out
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", plain_docstring)

@@ -1,0 +1,41 @@
+"""Memory-based meta-learning and personalised federated learning in JAX.
+
+Train one model that becomes yours after a few gradient steps on your few samples:
+
+    net = moml.mlp(1, 40, 40, 1)
+    loss = moml.mse(net.predict)
+    learner = moml.fit("moml", loss, net.init(key), moml.sine(), k=1, shots=10)
+    mine = learner.adapt(my_samples)
+"""
+
+from moml.algorithms.adapt import closed_form as closed_form
+from moml.algorithms.adapt import gradient_steps as gradient_steps
+from moml.algorithms.adapt import learned_steps as learned_steps
+from moml.algorithms.adapt import named as named
+from moml.algorithms.matching import match_beta as match_beta
+from moml.algorithms.recipes import RECIPES as RECIPES
+from moml.algorithms.recipes import Options as Options
+from moml.algorithms.recipes import method as method
+from moml.algorithms.schedule import decay_at as decay_at
+from moml.errors import ConfigError as ConfigError
+from moml.errors import DataError as DataError
+from moml.errors import Diverged as Diverged
+from moml.errors import MomlError as MomlError
+from moml.models import cross_entropy as cross_entropy
+from moml.models import from_equinox as from_equinox
+from moml.models import masked_mean as masked_mean
+from moml.models import mlp as mlp
+from moml.models import mse as mse
+from moml.run.evaluate import evaluate as evaluate
+from moml.run.sweep import sweep as sweep
+from moml.run.train import Learner as Learner
+from moml.run.train import fit as fit
+from moml.tasks import from_arrays as from_arrays
+from moml.tasks import sine as sine
+from moml.tasks import synthetic as synthetic
+from moml.tasks import unseen_sine as unseen_sine
+from moml.types import Batch as Batch
+from moml.types import Hyper as Hyper
+from moml.types import Tasks as Tasks
+
+__version__ = "0.1.0"

@@ -1,0 +1,98 @@
+"""The single-node methods: personal steps of B tasks side by side, their mean, an outer rule."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from moml.algorithms.personal import Step, personal_step, pull_back, query
+from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Memory, Meta, Need, Params, Visit
+
+
+class State(NamedTuple):
+    """What the next step needs."""
+
+    meta: Meta
+    memory: Any
+    outer: Any
+
+
+class TwoBatches(NamedTuple):
+    """v2's batches in the paper: B' moves the memories, B gives the meta-gradient."""
+
+    memory: Any
+    meta: Any
+
+
+def _init(adapt: Adapt, memory: Memory, outer: Any) -> Any:
+    def init(params: Params, hyper: Hyper) -> State:
+        meta = adapt.init(params, hyper)
+        return State(meta, memory.init(adapt.start(meta)), outer.init(meta))
+
+    return init
+
+
+def outer_step(outer: Any, meta: Meta, state: Any, delta: Meta, hyper: Hyper) -> tuple[Meta, Any]:
+    """w <- w - eta * direction(Delta)."""
+    update = optax.with_extra_args_support(outer).update
+    direction, state = update(delta, state, meta, gamma=hyper.gamma)
+    return jax.tree.map(lambda w, d: w - hyper.eta * d, meta, direction), state
+
+
+def _finish(outer: Any, state: State, memory: Any, steps: Step, hyper: Hyper) -> tuple[State, Info]:
+    delta = mean(steps.delta)
+    meta, outer_state = outer_step(outer, state.meta, state.outer, delta, hyper)
+    return State(meta, memory, outer_state), Info(jnp.mean(steps.loss), optax.tree.norm(delta))
+
+
+def mean(rows: Any) -> Any:
+    """The mean over tasks, leaf by leaf."""
+    return jax.tree.map(lambda x: jnp.mean(x, axis=0), rows)
+
+
+def single_node(loss: Loss, adapt: Adapt, memory: Memory, outer: Any, need: Need) -> Algorithm:
+    """One task batch an iteration: MAML, MOML v1, v2 as released, SCGD, NASA, and ours."""
+    visit_one = personal_step(loss, adapt, memory)
+
+    def step(state: State, visit: Visit, hyper: Hyper) -> tuple[State, Info]:
+        store = memory.tick(state.memory, adapt.start(state.meta), hyper)
+        rows = memory.read(store, visit.ids)
+        steps = jax.vmap(visit_one, (None, 0, 0, None))(state.meta, rows, visit.task, hyper)
+        return _finish(outer, state, memory.write(store, visit.ids, steps.u), steps, hyper)
+
+    return Algorithm(_init(adapt, memory, outer), step, need, fill=fill(adapt, memory))
+
+
+def two_batches(
+    loss: Loss, adapt: Adapt, memory: Memory, outer: Any, needs: TwoBatches
+) -> Algorithm:
+    """MOML v2 with the paper's two independent task batches (Algorithm 2)."""
+
+    def step(state: State, visits: TwoBatches, hyper: Hyper) -> tuple[State, Info]:
+        w = adapt.start(state.meta)
+
+        def remember(row: Any, task: Any) -> Any:
+            return memory.mix(row, w, adapt.apply(state.meta, task.support, hyper), hyper)
+
+        def meta_gradient(u: Any, task: Any) -> Step:
+            _, pull = pull_back(adapt, state.meta, task.hessian, hyper)
+            return query(loss, adapt, state.meta, u, pull, task.query)
+
+        store = memory.tick(state.memory, w, hyper)
+        moved = jax.vmap(remember)(memory.read(store, visits.memory.ids), visits.memory.task)
+        store = memory.write(store, visits.memory.ids, moved)
+        u = memory.read(store, visits.meta.ids)
+        return _finish(outer, state, store, jax.vmap(meta_gradient)(u, visits.meta.task), hyper)
+
+    return Algorithm(_init(adapt, memory, outer), step, needs, fill=fill(adapt, memory))
+
+
+def fill(adapt: Adapt, memory: Memory) -> Any:
+    """Eager filling: one pass that writes u_i = A(w; S1) for the tasks of a visit."""
+
+    def filled(state: State, visit: Visit, hyper: Hyper) -> State:
+        v = jax.vmap(lambda s: adapt.apply(state.meta, s, hyper))(visit.task.support)
+        return state._replace(memory=memory.write(state.memory, visit.ids, v))
+
+    return filled

@@ -1,0 +1,290 @@
+"""Name -> composition: the only place where a name becomes parts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import optax
+
+from moml.algorithms import memory as memories
+from moml.algorithms.adapt import Leaves, all_leaves, gradient_steps, learned_steps, named
+from moml.algorithms.curvature import exact, finite_difference, first_order
+from moml.algorithms.local import localmoml
+from moml.algorithms.matching import match_beta
+from moml.algorithms.moml import TwoBatches, single_node, two_batches
+from moml.algorithms.outer import is_direction, nasa
+from moml.algorithms.reptile import reptile
+from moml.algorithms.spider import Cycle, bspiderboost
+from moml.errors import ConfigError
+from moml.types import Adapt, Algorithm, Loss, Memory, Need
+
+CURVATURES = {
+    "exact": exact,
+    "first-order": first_order,
+    "finite-difference": finite_difference(),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The shape of a method: what is fixed when its program is compiled."""
+
+    n: int | None = None  # tasks in all; None for a stream without end
+    tasks_per_step: int = 3  # B
+    k: int = 1  # samples in each of S1, S2, S3
+    inner_steps: int = 1  # gradient steps of one adaptation
+    curvature: str = "exact"  # or first-order, finite-difference
+    leaves: Leaves = all_leaves  # which parameters adapt
+    adapt: Callable[[int], Adapt] | None = None  # another adaptation, given the number of steps
+    outer: Any = None  # an optax transformation that gives a direction, e.g. optax.scale_by_adam()
+    independent_hessian: bool = False  # S2 drawn apart from S1, as the paper has it
+    eager: bool = False  # fill all memories before training
+    two_batches: bool = False  # v2: the paper's separate batch for the memories
+    direct: bool = False  # v2: move every memory at every step, O(n d)
+    shots: int | None = None  # moml: how many samples a user will adapt on
+    test_steps: int = 1  # moml: how many steps a user will adapt with
+    local_steps: int = 5  # localmoml: H
+    restart_samples: int | None = None  # localmoml: K0, twice K by default
+    carried: bool = False  # localmoml: keep memories between rounds instead of restarting them
+    large_tasks: int = 10  # bspiderboost: N1
+    period: int = 3  # bspiderboost: q
+
+
+class Method(NamedTuple):
+    """A composed method, with the parts that people ask for by themselves."""
+
+    name: str
+    algorithm: Algorithm
+    adaptation: Callable[[int], Adapt]  # the method's adaptation, with so many steps
+    memory: Memory
+    options: Options
+    eta: float  # defaults for Hyper
+    beta: float
+    gamma: float
+
+
+Parts = tuple[Algorithm, Memory]
+
+
+class Recipe(NamedTuple):
+    """A row of the table of methods."""
+
+    summary: str
+    build: Callable[[Loss, Adapt, Options], Parts]
+    eta: float
+    beta: float = 1.0
+    gamma: float = 1.0
+    takes: tuple[str, ...] = ()  # of the options that only some methods have
+    adaptation: Callable[..., Adapt] = gradient_steps
+    fixed: dict[str, Any] = {}  # options that the name stands for
+    usual: dict[str, Any] = {}  # other defaults than those of Options
+
+
+def _need(o: Options, tasks: int) -> Need:
+    return Need(tasks, support=o.k, query=o.k, hessian=o.k if o.independent_hessian else 0)
+
+
+def _outer(o: Options) -> Any:
+    return optax.identity() if o.outer is None else o.outer
+
+
+def _count(o: Options) -> int:
+    if o.n is None:
+        raise ConfigError("a memory per task needs a fixed number n of tasks; given: a stream")
+    return o.n
+
+
+def _without_memory(loss: Loss, adapt: Adapt, o: Options) -> Parts:
+    kept = memories.none()
+    return single_node(loss, adapt, kept, _outer(o), _need(o, o.tasks_per_step)), kept
+
+
+def _v1(loss: Loss, adapt: Adapt, o: Options) -> Parts:
+    kept = memories.ema(_count(o))
+    return single_node(loss, adapt, kept, _outer(o), _need(o, o.tasks_per_step)), kept
+
+
+def _v1_all_tasks(loss: Loss, adapt: Adapt, o: Options) -> Parts:
+    kept = memories.ema(_count(o))
+    return single_node(loss, adapt, kept, _outer(o), _need(o, _count(o))), kept
+
+
+def _v2(loss: Loss, adapt: Adapt, o: Options) -> Parts:
+    kind = memories.debiased_ema_direct if o.direct else memories.debiased_ema
+    kept = kind(_count(o), o.tasks_per_step / _count(o))
+    b, k = o.tasks_per_step, o.k
+    if not o.two_batches:
+        return single_node(loss, adapt, kept, _outer(o), _need(o, b)), kept
+    needs = TwoBatches(memory=Need(b, support=k), meta=Need(b, query=k, hessian=k))
+    return two_batches(loss, adapt, kept, _outer(o), needs), kept
+
+
+def _local(loss: Loss, adapt: Adapt, o: Options) -> Parts:
+    k0 = 2 * o.k if o.restart_samples is None else o.restart_samples
+    need = _need(o, o.tasks_per_step)
+    need = need._replace(visits=o.local_steps, restart=0 if o.carried else k0)
+    kept = memories.ema(_count(o)) if o.carried else memories.none()
+    return localmoml(loss, adapt, memories.ema(0), need, kept), kept
+
+
+def _spider(loss: Loss, adapt: Adapt, o: Options) -> Parts:
+    small = _need(o, o.tasks_per_step)._replace(times=o.period - 1)
+    needs = Cycle(_need(o, o.large_tasks), small if o.period > 1 else None)
+    return bspiderboost(loss, adapt, needs), memories.none()
+
+
+def _reptile(loss: Loss, adapt: Adapt, o: Options) -> Parts:
+    need = Need(o.tasks_per_step, support=o.k)
+    return reptile(loss, adapt, _outer(o), need), memories.none()
+
+
+_ADAM = {"outer": optax.scale_by_adam()}
+RECIPES: dict[str, Recipe] = {
+    "maml": Recipe(
+        "exact meta-gradient, no memory (= BSGD)",
+        _without_memory,
+        eta=0.005,
+        takes=("independent_hessian",),
+    ),
+    "fo-maml": Recipe(
+        "MAML with J_A = I", _without_memory, eta=0.005, fixed={"curvature": "first-order"}
+    ),
+    "hf-maml": Recipe(
+        "MAML, its curvature from two more gradients",
+        _without_memory,
+        eta=0.005,
+        takes=("independent_hessian",),
+        fixed={"curvature": "finite-difference"},
+    ),
+    "moml-v1": Recipe(
+        "a moving average of each task's adapted points",
+        _v1,
+        eta=0.005,
+        beta=0.3,
+        takes=("independent_hessian", "eager"),
+    ),
+    "moml-v2": Recipe(
+        "the de-biased average: idle tasks move too",
+        _v2,
+        eta=0.005,
+        beta=0.1,
+        takes=("independent_hessian", "eager", "two_batches", "direct"),
+    ),
+    "scgd": Recipe(
+        "v1 over all n tasks, plain step",
+        _v1_all_tasks,
+        eta=0.05,
+        beta=0.5,
+        takes=("independent_hessian", "eager"),
+    ),
+    "nasa": Recipe(
+        "v1 over all n tasks, averaged gradient",
+        _v1_all_tasks,
+        eta=0.05,
+        beta=0.5,
+        gamma=0.1,
+        takes=("independent_hessian", "eager"),
+        fixed={"outer": nasa()},
+    ),
+    "bspiderboost": Recipe(
+        "a large task batch every q iterations, corrected in between",
+        _spider,
+        eta=0.001,
+        takes=("independent_hessian", "large_tasks", "period"),
+        fixed={"outer": None},
+    ),
+    "reptile": Recipe(
+        "towards the end of each task's own training",
+        _reptile,
+        eta=0.05,
+        fixed={"curvature": "first-order", "adapt": None},
+    ),
+    "localmoml": Recipe(
+        "H local steps with a memory inside the round, then the mean",
+        _local,
+        eta=0.005,
+        beta=0.3,
+        takes=("independent_hessian", "local_steps", "restart_samples", "carried"),
+        fixed={"outer": None},
+    ),
+    "meta-sgd": Recipe(
+        "MAML with a learned step size per parameter",
+        _without_memory,
+        eta=0.002,
+        takes=("independent_hessian",),
+        adaptation=learned_steps,
+        fixed={"adapt": None},
+        usual=_ADAM,
+    ),
+    "anil": Recipe(
+        "MAML that adapts the leaves named head alone",
+        _without_memory,
+        eta=0.002,
+        takes=("independent_hessian",),
+        usual={"leaves": named("head")} | _ADAM,
+    ),
+    "moml": Recipe(
+        "what we recommend: v1, exact, Adam, beta matched to shots",
+        _v1,
+        eta=0.005,
+        takes=("independent_hessian", "eager", "shots", "test_steps"),
+        usual=_ADAM,
+    ),
+}
+_SPECIAL = {name for recipe in RECIPES.values() for name in recipe.takes}
+
+
+def method(name: str, loss: Loss, **options: Any) -> Method:
+    """Compose a method by its name; `options` are the fields of `Options`.
+
+    >>> import jax.numpy as jnp
+    >>> method("moml", lambda w, x: jnp.mean((w - x) ** 2), n=25, k=1, shots=9).beta
+    0.2
+    """
+    if name not in RECIPES:
+        raise ConfigError(f"unknown method {name!r}; allowed: {', '.join(RECIPES)}")
+    recipe = RECIPES[name]
+    known = {f.name for f in fields(Options)}
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"unknown option {option!r}; allowed: {', '.join(sorted(known))}")
+        if option in recipe.fixed or option in _SPECIAL - set(recipe.takes):
+            raise ConfigError(f"{name} has no option {option!r}")
+    o = check_options(Options(**(recipe.usual | options | recipe.fixed)))
+    if o.adapt is None:
+        curvature = CURVATURES[o.curvature]
+        adaptation = lambda steps: recipe.adaptation(
+            loss, steps, curvature=curvature, leaves=o.leaves
+        )
+    else:
+        adaptation = o.adapt
+    algorithm, memory = recipe.build(loss, adaptation(o.inner_steps), o)
+    beta = recipe.beta
+    if name == "moml":
+        if o.shots is None:
+            raise ConfigError("moml matches beta to your users: give shots, their samples each")
+        apart = _count(o) / o.tasks_per_step
+        beta = match_beta(o.k, o.shots, steps=o.test_steps, visits_apart=apart)
+    return Method(name, algorithm, adaptation, memory, o, recipe.eta, beta, recipe.gamma)
+
+
+def check_options(o: Options) -> Options:
+    """Refuse what cannot be, in one line."""
+    counts = "tasks_per_step k inner_steps local_steps large_tasks period test_steps"
+    for name in counts.split():
+        if not isinstance(getattr(o, name), int) or getattr(o, name) < 1:
+            raise ConfigError(f"{name} must be a whole number from 1; given {getattr(o, name)!r}")
+    for name in ("n", "shots", "restart_samples"):
+        value = getattr(o, name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ConfigError(f"{name} must be a whole number from 1; given {value!r}")
+    if o.n is not None and o.tasks_per_step > o.n:
+        raise ConfigError(f"tasks_per_step = {o.tasks_per_step} of only n = {o.n} tasks")
+    if o.curvature not in CURVATURES:
+        raise ConfigError(f"unknown curvature {o.curvature!r}; allowed: {', '.join(CURVATURES)}")
+    if o.outer is not None and not is_direction(o.outer):
+        raise ConfigError(
+            "outer must give a direction, such as optax.scale_by_adam(); given a whole optimiser, "
+            "which turns the gradient's sign: the step size is eta"
+        )
+    return o

@@ -1,0 +1,100 @@
+"""The command line. Exit codes: 0 done, 2 a user's mistake, 3 diverged, 130 interrupted."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, assert_never
+
+import tyro
+
+import moml
+from moml.errors import MomlError
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Compare MAML, MOML v1 and the recommended method on sine waves, with a picture."""
+
+    out: Path = Path("demo")
+    """Folder for the picture and the rows."""
+    iterations: int = 40_000
+    """Training steps of every method."""
+    seeds: int = 5
+    """Networks trained side by side, each from its own seed."""
+    json: Path | None = None
+    """File for the result rows; by default rows.json in the folder."""
+
+
+@dataclass(frozen=True)
+class Methods:
+    """List the methods by name."""
+
+
+def demo(command: Demo) -> None:
+    """Train, score, print the table, and say where the picture is."""
+    from moml.paper.demo import ENTRIES, example_task, fitted, row_of, run_entry
+    from moml.report.figures import curves_and_fits
+    from moml.report.tables import print_rows, write_json
+    from moml.run.check import check_count, writable_folder
+
+    iterations = check_count("iterations", command.iterations)
+    seeds = check_count("seeds", command.seeds)
+    folder = writable_folder(command.out)
+    rows_file = folder / "rows.json" if command.json is None else command.json
+    writable_folder(rows_file.parent)
+    outcomes = [
+        run_entry(entry, iterations=iterations, seeds=seeds, progress=True) for entry in ENTRIES
+    ]
+    rows = [row_of(outcome) for outcome in outcomes]
+    write_json(rows, rows_file)
+    example = example_task()
+    picture = curves_and_fits(
+        {outcome.label: outcome.curve for outcome in outcomes if outcome.curve},
+        {"untrained": rows[0]["mean"]},
+        {outcome.label: fitted(outcome, example) for outcome in outcomes},
+        example,
+        folder / "demo",
+    )
+    print_rows(rows, "Sine regression, K = 1: error on 500 unseen tasks")
+    print(f"picture: {picture}\nrows:    {rows_file}")
+
+
+def methods(command: Methods) -> None:
+    """Every method in a line."""
+    for name, recipe in moml.RECIPES.items():
+        print(f"{name:<14}{recipe.summary}")
+
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Methods, tyro.conf.subcommand("methods")]
+)
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Parse and carry out one command; errors come out as exceptions."""
+    command = tyro.cli(Command, args=arguments, prog="moml", description=moml.__doc__)
+    match command:
+        case Demo():
+            demo(command)
+        case Methods():
+            methods(command)
+        case _:
+            assert_never(command)
+
+
+def main() -> None:
+    """The program `moml`."""
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        print(f"moml {moml.__version__}")
+        return
+    try:
+        run(arguments)
+    except MomlError as error:
+        print(f"moml: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("moml: interrupted", file=sys.stderr)
+        sys.exit(130)

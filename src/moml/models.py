@@ -1,0 +1,114 @@
+"""Models and losses: the only place that knows what a network looks like.
+
+A model is its parameters (a pytree of arrays) and pure functions of them, so that the algorithms
+never see a class. `from_equinox` splits any equinox module that way, ours or a user's.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from moml.types import Batch, Key, Loss, Params
+
+
+class Model(NamedTuple):
+    """A network as functions of its parameters."""
+
+    init: Callable[[Key], Params]
+    predict: Callable[[Params, Any], Any]  # params, x [K, ...] -> [K, out]
+    features: Callable[[Params, Any], Any] | None = None  # what its linear head is given
+
+
+class MLP(eqx.Module):
+    """A fully connected network; `head` is its last layer, so that it can be named."""
+
+    body: tuple[eqx.nn.Linear, ...]
+    head: eqx.nn.Linear
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(self, sizes: tuple[int, ...], activation: Callable, key: Key):
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers = [
+            eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
+        ]
+        self.body, self.head, self.activation = tuple(layers[:-1]), layers[-1], activation
+
+    def features(self, x: Float[Array, " inputs"]) -> Float[Array, " hidden"]:
+        for layer in self.body:
+            x = self.activation(layer(x))
+        return x
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " out"]:
+        return self.head(self.features(x))
+
+
+def mlp(*sizes: int, activation: Callable = jax.nn.relu) -> Model:
+    """A fully connected network, `mlp(1, 40, 40, 1)` for the paper's sine regression.
+
+    >>> net = mlp(1, 40, 40, 1)
+    >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 1))).shape
+    (5, 1)
+    """
+    make = lambda key: MLP(sizes, activation, key)
+    _, static = eqx.partition(eqx.filter_eval_shape(make, jax.random.key(0)), _is_array)
+    whole = lambda params: eqx.combine(params, static)
+    return Model(
+        init=lambda key: eqx.filter(make(key), eqx.is_inexact_array),
+        predict=lambda params, x: jax.vmap(whole(params))(x),
+        features=lambda params, x: jax.vmap(whole(params).features)(x),
+    )
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def from_equinox(module: Any) -> tuple[Params, Callable[[Params, Any], Any]]:
+    """An equinox module as (params, predict): `jax.grad` needs arrays alone.
+
+    >>> params, predict = from_equinox(eqx.nn.Linear(2, 3, key=jax.random.key(0)))
+    >>> predict(params, jnp.zeros((5, 2))).shape
+    (5, 3)
+    """
+    params, static = eqx.partition(module, eqx.is_inexact_array)
+    return params, lambda params, x: jax.vmap(eqx.combine(params, static))(x)
+
+
+def masked_mean(values: Float[Array, " K"], mask: Bool[Array, " K"] | None) -> Float[Array, ""]:
+    """The mean over the real samples of a padded batch; 0 where there are none.
+
+    >>> float(masked_mean(jnp.array([1.0, 3.0, 99.0]), jnp.array([True, True, False])))
+    2.0
+    """
+    if mask is None:
+        return jnp.mean(values)
+    weight = mask.astype(values.dtype)
+    return jnp.sum(weight * values) / jnp.maximum(jnp.sum(weight), 1)
+
+
+def mse(predict: Callable[[Params, Any], Any]) -> Loss:
+    """Mean squared error, summed over outputs: mean over samples of |predict(x) - y|^2."""
+
+    def loss(params: Params, batch: Batch) -> Float[Array, ""]:
+        error = predict(params, batch.x) - batch.y
+        return masked_mean(jnp.sum(error**2, axis=range(1, error.ndim)), batch.mask)
+
+    return loss
+
+
+def cross_entropy(predict: Callable[[Params, Any], Any]) -> Loss:
+    """Mean cross-entropy of logits against integer labels."""
+
+    def loss(params: Params, batch: Batch) -> Float[Array, ""]:
+        labels: Int[Array, " K"] = batch.y
+        each = optax.losses.softmax_cross_entropy_with_integer_labels(
+            predict(params, batch.x), labels
+        )
+        return masked_mean(each, batch.mask)
+
+    return loss

@@ -1,0 +1,52 @@
+"""Scores on tasks that were not trained on: adapt on a few samples, score on others."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from moml.errors import ConfigError
+from moml.run.check import check_count
+from moml.run.train import Learner
+from moml.types import Adapt, Hyper, Key, Loss, Meta, Tasks
+
+
+def test_errors(
+    loss: Loss, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int, chunk: int = 256
+) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
+    """Each task's loss on `queries` samples after adapting on `shots` others."""
+    if tasks.n is None:
+        raise ConfigError("scores need a fixed set of test tasks; given: a stream")
+    n = tasks.n
+
+    def errors(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
+        def one(i: Int[Array, ""]) -> Float[Array, ""]:
+            drawn = tasks.draw(jax.random.fold_in(key, i), i[None], shots + queries)
+            samples = jax.tree.map(lambda x: x[0], tasks.fetch(i[None], drawn))
+            support = jax.tree.map(lambda x: x[:shots], samples)
+            query = jax.tree.map(lambda x: x[shots:], samples)
+            return loss(adapt.merge(meta, adapt.apply(meta, support, hyper)), query)
+
+        return jax.lax.map(one, jnp.arange(n), batch_size=min(chunk, n))
+
+    return errors
+
+
+def evaluate(
+    learner: Learner,
+    loss: Loss,
+    tasks: Tasks,
+    *,
+    shots: int,
+    steps: int | None = None,
+    queries: int = 100,
+    seed: int = 0,
+) -> Float[Array, " n"]:
+    """Per-task test loss of a learner: `steps` adaptation steps on `shots` samples, then score."""
+    check_count("shots", shots)
+    check_count("queries", queries)
+    steps = learner.method.options.inner_steps if steps is None else check_count("steps", steps)
+    adapt = learner.method.adaptation(steps)
+    score = test_errors(loss, adapt, tasks, jax.random.key(seed), shots=shots, queries=queries)
+    return jax.jit(score)(learner.meta, learner.hyper)

@@ -1,0 +1,136 @@
+"""Many runs as one program: seeds x eta x beta x alpha side by side, each a member of a vmap."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.algorithms.recipes import Method
+from moml.algorithms.schedule import Schedule, constant
+from moml.errors import ConfigError
+from moml.run.check import check_count, check_loss, check_params
+from moml.run.progress import bar
+from moml.run.train import all_finite, chunks, compose, hyper_of, init_key, run_key, start
+from moml.runtime import simulate
+from moml.types import Hyper, Key, Loss, Meta, Params, Tasks
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep leaves: one row a member, in the order of `settings`."""
+
+    method: Method
+    settings: list[dict[str, Any]]  # seed, eta, beta, ... of each member
+    hyper: Hyper  # leaves [members]
+    meta: Meta  # leaves [members, ...]; of a lost member the last finite one
+    lost_at: np.ndarray  # the step at which a member diverged, -1 where it did not
+    history: np.ndarray  # [members, chunks] mean loss, not a number from divergence on
+    samples: int  # drawn by each member
+
+    @property
+    def lost(self) -> np.ndarray:
+        """Which members diverged."""
+        return self.lost_at >= 0
+
+    def each(self, function: Callable[[Meta, Hyper], Any]) -> Any:
+        """`function(meta, hyper)` of every member, vmapped; mind `lost`."""
+        return jax.jit(jax.vmap(function))(self.meta, self.hyper)
+
+
+def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[dict[str, Any]]:
+    """All combinations of the grid's values, each with every seed.
+
+    >>> [m["eta"] for m in grid_of({"eta": [0.1, 0.2]}, seeds=2)]
+    [0.1, 0.1, 0.2, 0.2]
+    """
+    grid = dict(grid or {})
+    allowed = Hyper._fields
+    for name, values in grid.items():
+        if name not in allowed or len(values) == 0:
+            raise ConfigError(
+                f"grid: {name} = {list(values)}; allowed: values for {', '.join(allowed)}"
+            )
+    rows = itertools.product(*grid.values(), range(check_count("seeds", seeds)))
+    return [dict(zip([*grid, "seed"], row, strict=True)) for row in rows]
+
+
+def sweep(
+    name: str | Method,
+    loss: Loss,
+    init: Callable[[Key], Params],
+    tasks: Tasks,
+    *,
+    seeds: int = 5,
+    grid: Mapping[str, Sequence[float]] | None = None,
+    iterations: int = 10_000,
+    schedule: Schedule = constant,
+    chunk: int | None = None,
+    on_chunk: Callable[[int, Meta, Hyper], None] | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Sweep:
+    """Train every combination of `grid` (eta, beta, alpha, gamma) with every seed, at once.
+
+    A member with seed s is the run `fit(..., init(init_key(s)), seed=s)`. Members that diverge are
+    marked, keep their last finite model and take no part in any mean; the others go on. With 0
+    iterations the members are the untrained networks, a control.
+    """
+    check_count("iterations", iterations, least=0)
+    settings = grid_of(grid, seeds)
+    example = check_params(init(init_key(0)))
+    chosen = compose(name, loss, tasks, options)
+    check_loss(loss, example, tasks, chosen.options.k)
+    pick = lambda row: {name: value for name, value in row.items() if name != "seed"}
+    rows = [hyper_of(chosen, example, pick(row)) for row in settings]
+    hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
+    algorithm = chosen.algorithm
+    fits = max(1, simulate.steps_that_fit(algorithm, tasks) // max(1, len(settings) // 64))
+    length = check_count("chunk", chunk or fits)
+    steps = math.ceil(iterations / algorithm.iterations)
+    program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
+
+    numbers = jnp.asarray([row["seed"] for row in settings])
+    keys = jax.vmap(run_key)(numbers)
+    first = lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)
+    begun = jax.jit(jax.vmap(first))(numbers, keys, hyper)
+    finite = jax.jit(jax.vmap(all_finite))
+    keep = jax.jit(jax.vmap(lambda ok, new, old: _where(ok, new, old)))
+    good = jax.tree.map(jnp.copy, begun.meta)
+    lost_at = np.full(len(settings), -1)
+    history: list[np.ndarray] = []
+    done = 0
+    with bar(f"{chosen.name} x {len(settings)}", steps, shown=progress) as advance:
+        for end, state, info in chunks(program, begun, keys, hyper, steps, length):
+            losses = np.asarray(info.loss)
+            ok = np.isfinite(losses).all(axis=1) & np.asarray(finite(state.meta))
+            newly = ~ok & (lost_at < 0)
+            lost_at[newly] = done + np.argmin(np.isfinite(losses[newly]), axis=1)
+            alive = lost_at < 0
+            good = keep(jnp.asarray(alive), state.meta, good)
+            history.append(np.where(alive, losses.mean(axis=1), np.nan))
+            done = end
+            advance(done, float(history[-1][alive].mean()) if alive.any() else math.nan)
+            if on_chunk is not None:
+                on_chunk(done, good, hyper)
+    drawn = done * simulate.samples_per_step(algorithm.needs)
+    shown = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
+    return Sweep(chosen, settings, hyper, good, lost_at, shown, drawn)
+
+
+def _where(ok: Any, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda n, o: jnp.where(ok, n, o), new, old)
+
+
+def mean_of_seeds(values: np.ndarray, lost: np.ndarray) -> tuple[float | None, float | None]:
+    """Mean and standard deviation (ddof 0) over the members that were not lost; None if all were.
+
+    >>> mean_of_seeds(np.array([1.0, 3.0, np.nan]), np.array([False, False, True]))
+    (2.0, 1.0)
+    """
+    kept = np.asarray(values)[~np.asarray(lost)]
+    return (float(kept.mean()), float(kept.std())) if kept.size else (None, None)

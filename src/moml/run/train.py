@@ -1,0 +1,174 @@
+"""`fit`: one run, from a name and a loss to a model that adapts."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.algorithms.recipes import Method, method
+from moml.algorithms.schedule import Schedule, constant
+from moml.errors import ConfigError, Diverged
+from moml.run.check import check_count, check_loss, check_params, make_hyper
+from moml.run.progress import bar
+from moml.runtime import simulate
+from moml.types import Hyper, Info, Key, Loss, Meta, Params, Tasks
+
+OnChunk = Callable[[int, Meta], None]  # steps done, meta-model
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A trained meta-model: `adapt` makes it somebody's own."""
+
+    method: Method
+    meta: Meta
+    hyper: Hyper
+    state: Any  # all that going on would need
+    history: np.ndarray  # mean loss after adaptation, one number a step
+    samples: int  # drawn in all
+
+    @property
+    def params(self) -> Params:
+        """The meta-model itself, as the loss takes it."""
+        adapt = self.method.adaptation(self.method.options.inner_steps)
+        return adapt.merge(self.meta, adapt.start(self.meta))
+
+    def adapt(self, support: Any, steps: int | None = None) -> Params:
+        """Personal parameters after `steps` adaptation steps on a few samples of a task."""
+        steps = self.method.options.inner_steps if steps is None else check_count("steps", steps)
+        adapt = self.method.adaptation(steps)
+        return adapt.merge(self.meta, adapt.apply(self.meta, support, self.hyper))
+
+
+def init_key(seed: int | Any) -> Key:
+    """The key of a seed's initial network."""
+    return jax.random.fold_in(jax.random.key(seed), 0)
+
+
+def run_key(seed: int | Any) -> Key:
+    """The key of all that a seed's run draws."""
+    return jax.random.fold_in(jax.random.key(seed), 1)
+
+
+def compose(name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any]) -> Method:
+    """A method for these tasks, by name or as given."""
+    if not isinstance(name, str):
+        if options:
+            raise ConfigError(f"a composed method takes no options; given {', '.join(options)}")
+        return name
+    return method(name, loss, n=tasks.n, **options)
+
+
+def hyper_of(chosen: Method, params: Params, given: dict[str, Any]) -> Hyper:
+    """Hyper-parameters: the method's own where none are given."""
+    usual = {"eta": chosen.eta, "beta": chosen.beta, "alpha": 0.01, "gamma": chosen.gamma}
+    values = usual | {name: value for name, value in given.items() if value is not None}
+    return make_hyper(**values, dtype=jax.tree.leaves(params)[0].dtype)
+
+
+def start(chosen: Method, tasks: Tasks) -> Callable[[Params, Key, Hyper], Any]:
+    """The first state of a run, with its memories filled where that is asked for."""
+
+    def first(params: Params, key: Key, hyper: Hyper) -> Any:
+        state = chosen.algorithm.init(params, hyper)
+        if not chosen.options.eager or tasks.n is None:
+            return state
+        fill = simulate.fill(chosen.algorithm.fill, tasks, tasks.n, chosen.options.k)
+        return fill(state, jax.random.fold_in(key, 2**31 - 1), hyper)
+
+    return first
+
+
+def chunks(
+    program: Any, state: Any, key: Key, hyper: Hyper, steps: int, length: int
+) -> Iterator[tuple[int, Any, Info]]:
+    """Run stretch after stretch: the steps done, the state there, what the stretch showed."""
+    done = 0
+    while done < steps:
+        size = min(length, steps - done)
+        state, info = program(state, key, done, hyper, size)
+        done += size
+        yield done, state, info
+
+
+def all_finite(tree: Any) -> Any:
+    """Whether every number of a tree is finite."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
+
+
+def fit(
+    name: str | Method,
+    loss: Loss,
+    params: Params,
+    tasks: Tasks,
+    *,
+    iterations: int = 10_000,
+    seed: int = 0,
+    eta: float | None = None,
+    beta: float | None = None,
+    alpha: float | None = None,
+    gamma: float | None = None,
+    schedule: Schedule = constant,
+    chunk: int | None = None,
+    on_chunk: OnChunk | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Learner:
+    """Train by the method `name`; `options` are those of `moml.Options` (k, tasks_per_step, ...).
+
+    A step size that is not given is the method's usual one. The result does not depend on `chunk`,
+    the steps compiled as one program. Raises `Diverged`, with the last finite state, when the loss
+    or the parameters stop being finite.
+
+    >>> import jax, moml
+    >>> net = moml.mlp(1, 40, 40, 1)
+    >>> loss = moml.mse(net.predict)
+    >>> w = net.init(jax.random.key(0))
+    >>> me = moml.fit("moml", loss, w, moml.sine(), iterations=2000, k=1, shots=10)
+    >>> bool(me.history[-500:].mean() < me.history[:500].mean())
+    True
+    """
+    params = check_params(params)
+    check_count("iterations", iterations)
+    check_count("seed", seed, least=0)
+    chosen = compose(name, loss, tasks, options)
+    check_loss(loss, params, tasks, chosen.options.k)
+    hyper = hyper_of(chosen, params, {"eta": eta, "beta": beta, "alpha": alpha, "gamma": gamma})
+    algorithm = chosen.algorithm
+    length = check_count("chunk", chunk or simulate.steps_that_fit(algorithm, tasks))
+    steps = math.ceil(iterations / algorithm.iterations)
+    program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule))
+    per_step = simulate.samples_per_step(algorithm.needs)
+
+    key = run_key(seed)
+    begun = jax.jit(start(chosen, tasks))(params, key, hyper)
+    finite = jax.jit(all_finite)
+    history: list[np.ndarray] = []
+    done = 0
+
+    def learner(meta: Meta, state: Any) -> Learner:
+        seen = np.concatenate(history) if history else np.zeros(0)
+        return Learner(chosen, meta, hyper, state, seen, done * per_step)
+
+    with bar(chosen.name, steps, shown=progress) as advance:
+        good = jax.tree.map(jnp.copy, begun.meta)
+        for end, state, info in chunks(program, begun, key, hyper, steps, length):
+            losses = np.asarray(info.loss)
+            if not (np.isfinite(losses).all() and finite(state.meta)):
+                bad = done + int(np.argmin(np.isfinite(losses)))
+                raise Diverged(
+                    f"{chosen.name} (seed {seed}) diverged in step {bad} of {steps} at eta = "
+                    f"{float(hyper.eta):g}: the loss or the parameters are no longer finite",
+                    learner(good, None),
+                )
+            history.append(losses)
+            done = end
+            good = jax.tree.map(jnp.copy, state.meta)
+            advance(done, float(losses[-100:].mean()))
+            if on_chunk is not None:
+                on_chunk(done, good)
+    return learner(good, state)

@@ -1,0 +1,1 @@
+"""Where an algorithm executes."""

@@ -1,0 +1,51 @@
+"""Tasks with finite data, held as arrays."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from moml.errors import DataError
+from moml.tasks.sampler import distinct_or_not
+from moml.types import Batch, Key, Tasks
+
+
+def from_arrays(x: Any, y: Any, sizes: Any = None) -> Tasks:
+    """Tasks from arrays x [n, m, ...] and y [n, m, ...]: task i owns rows 0 .. sizes[i] - 1.
+
+    A visit draws different rows where the task has enough of them, else with replacement.
+
+    >>> import numpy as np
+    >>> tasks = from_arrays(np.zeros((3, 8, 2)), np.zeros((3, 8, 1)))
+    >>> tasks.n, tasks.draw(jax.random.key(0), jnp.array([0, 2]), 5).shape
+    (3, (2, 5))
+    """
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    if x.ndim < 2 or y.ndim < 2 or x.shape[:2] != y.shape[:2] or 0 in x.shape[:2]:
+        raise DataError(
+            f"x has shape {x.shape}, y {y.shape}: both must start with the same [tasks, samples]"
+        )
+    n, m = x.shape[:2]
+    count = np.full(n, m) if sizes is None else np.asarray(sizes)
+    if count.shape != (n,) or count.min() < 1 or count.max() > m:
+        raise DataError(f"sizes must be {n} numbers from 1 to {m}; given {count.tolist()[:8]}")
+    equal = bool((count == m).all())
+    rows = jnp.asarray(count, jnp.int32)
+
+    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
+        keys = jax.random.split(key, len(ids))
+        if equal:
+            return jax.vmap(lambda key: distinct_or_not(key, m, size))(keys)
+        return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, rows[ids])
+
+    def fetch(ids: Int[Array, " tasks"], samples: Int[Array, " tasks *visits size"]) -> Batch:
+        own = jnp.expand_dims(ids, range(1, samples.ndim))
+        return Batch(x[own, samples], y[own, samples])
+
+    def full(ids: Int[Array, " tasks"]) -> Batch:
+        mask = jax.vmap(lambda size: jnp.arange(m, dtype=jnp.int32) < size)(rows[ids])
+        return Batch(x[ids], y[ids], mask)
+
+    return Tasks(n, draw, fetch, full)

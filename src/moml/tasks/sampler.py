@@ -1,0 +1,100 @@
+"""Which tasks this step, and which samples: a tree of `Need` becomes a tree of `Visit`.
+
+A draw depends on its key alone, and the key on the step alone, so a run is the same whatever the
+length of a chunk, the place it was resumed at, or the number of devices it runs on.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from moml.types import Key, Need, Task, Tasks, Visit
+
+
+def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
+    """`size` different numbers below n, every ordered choice equally likely.
+
+    Each number is drawn from the ones still free and shifted past the taken ones: O(size^2), no
+    permutation of n. Where that would be dearer than a sort (n is then a plain number), it sorts.
+
+    >>> sorted(distinct(jax.random.key(0), 4, 4).tolist())
+    [0, 1, 2, 3]
+    """
+    if isinstance(n, int) and size > 32 and size * size > n:
+        return jnp.argsort(jax.random.uniform(key, (n,)))[:size].astype(jnp.int32)
+    free = jnp.asarray(n, jnp.int32) - jnp.arange(size, dtype=jnp.int32)
+    ranks = jax.random.randint(key, (size,), 0, jnp.maximum(free, 1), jnp.int32)
+    taken: list[Any] = []  # in ascending order
+    out = []
+    for j in range(size):
+        pick = ranks[j]
+        for other in taken:
+            pick = jnp.where(pick >= other, pick + 1, pick)
+        out.append(pick)
+        for i, other in enumerate(taken):  # insert, keeping the order
+            taken[i], pick = jnp.minimum(other, pick), jnp.maximum(other, pick)
+        taken.append(pick)
+    return jnp.stack(out)
+
+
+def distinct_or_not(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
+    """Different rows of a task where it has enough of them, else rows with replacement."""
+    repeated = jax.random.randint(jax.random.fold_in(key, 1), (size,), 0, n, jnp.int32)
+    if isinstance(n, int):
+        return distinct(key, n, size) if size <= n else repeated
+    return jnp.where(n >= size, distinct(key, n, size), repeated)
+
+
+def draw_ids(key: Key, n: int | None, size: int) -> Int[Array, " size"]:
+    """A batch of tasks, without replacement; of an endless stream, seeds of new tasks."""
+    if n is None:
+        return jax.random.randint(key, (size,), 0, jnp.iinfo(jnp.int32).max, jnp.int32)
+    return jnp.arange(n, dtype=jnp.int32) if size == n else distinct(key, n, size)
+
+
+def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
+    ids_key, key, restart_key = jax.random.split(key, 3)  # S0 apart: it must not shift the rest
+    ids = draw_ids(ids_key, tasks.n, need.tasks)
+    sizes = [need.support, need.query, need.hessian]
+    if need.visits is None:
+        samples = tasks.draw(key, ids, sum(sizes))
+    else:
+        keys = jax.random.split(key, need.visits)
+        many = jax.vmap(lambda key: tasks.draw(key, ids, sum(sizes)), out_axes=1)
+        samples = many(keys)
+    axis = 1 if need.visits is None else 2
+    ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+
+    def part(i: int) -> Any:
+        cut = lambda x: jax.lax.slice_in_dim(x, ends[i], ends[i + 1], axis=axis)
+        return jax.tree.map(cut, samples) if sizes[i] else None
+
+    restart = tasks.draw(restart_key, ids, need.restart) if need.restart else None
+    return Visit(ids, Task(part(0), part(1), part(2), restart))
+
+
+def draw(key: Key, needs: Any, tasks: Tasks) -> Any:
+    """All that one step wants: the tree of needs, with a visit (not fetched yet) in each place."""
+    leaves, tree = jax.tree.flatten(needs, is_leaf=lambda need: isinstance(need, Need))
+    visits = []
+    for i, need in enumerate(leaves):
+        sub = jax.random.fold_in(key, i)
+        if need.times is None:
+            visits.append(_draw_visit(sub, need, tasks))
+        else:
+            one = need._replace(times=None)
+            several = jax.vmap(lambda key, one=one: _draw_visit(key, one, tasks))
+            visits.append(several(jax.random.split(sub, need.times)))
+    return jax.tree.unflatten(tree, visits)
+
+
+def fetch(visits: Any, tasks: Tasks) -> Any:
+    """The same tree with samples in place of what was drawn for them."""
+
+    def one(visit: Visit) -> Visit:
+        samples = [None if s is None else tasks.fetch(visit.ids, s) for s in visit.task]
+        return Visit(visit.ids, Task(*samples))
+
+    return jax.tree.map(one, visits, is_leaf=lambda visit: isinstance(visit, Visit))

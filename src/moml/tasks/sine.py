@@ -1,0 +1,42 @@
+"""The paper's regression tasks y = A sin(phi + x), and unseen ones to test on."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from moml.types import Batch, Key, Tasks
+
+
+def sine(
+    amplitude: Float[Array, " n"] | None = None,
+    phase: Float[Array, " n"] | None = None,
+    *,
+    noise: float = 0.0,
+) -> Tasks:
+    """Waves A sin(phi + x) + noise, x ~ U(-5, 5); by default the paper's 25 training tasks.
+
+    >>> tasks = sine()
+    >>> tasks.n, tasks.draw(jax.random.key(0), jnp.array([0, 24]), 10).x.shape
+    (25, (2, 10, 1))
+    """
+    if amplitude is None or phase is None:
+        a, i = jnp.meshgrid(jnp.arange(1, 6), jnp.arange(1, 6), indexing="ij")
+        amplitude, phase = a.ravel().astype(float), i.ravel().astype(float) * (jnp.pi / 5)
+
+    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Batch:
+        x_key, noise_key = jax.random.split(key)
+        x = jax.random.uniform(x_key, (len(ids), size, 1), minval=-5.0, maxval=5.0)
+        y = jax.vmap(lambda a, p, x: a * jnp.sin(p + x))(amplitude[ids], phase[ids], x)
+        if noise:
+            y = y + noise * jax.random.normal(noise_key, y.shape)
+        return Batch(x, y)
+
+    return Tasks(len(amplitude), draw, lambda ids, samples: samples)
+
+
+def unseen_sine(key: Key, n: int = 500, *, noise: float = 0.0) -> Tasks:
+    """n test tasks of the paper's kind: A ~ U(1, 5), phi ~ U(pi/5, pi)."""
+    a_key, p_key = jax.random.split(key)
+    amplitude = jax.random.uniform(a_key, (n,), minval=1.0, maxval=5.0)
+    phase = jax.random.uniform(p_key, (n,), minval=jnp.pi / 5, maxval=jnp.pi)
+    return sine(amplitude, phase, noise=noise)

@@ -1,0 +1,123 @@
+"""The nouns of the library. Every one is a NamedTuple, and so a pytree.
+
+Letters follow the paper: `w` the meta-model, `v` an adapted point, `u` a memory, `alpha` the inner
+step size, `beta` the weight of the newest point in a memory, `eta` the outer step size,
+`gamma` the weight of the newest gradient in NASA's average.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+Params = PyTree  # what a user's loss takes: any pytree of floating-point arrays
+Meta = PyTree  # what the outer loop learns: params, or params and step sizes
+Personal = PyTree  # the leaves that adapt, and so all that a memory holds
+Loss = Callable[[Params, Any], Float[Array, ""]]
+Key = jax.Array
+Scalar = Float[Array, ""] | float
+
+
+class Batch(NamedTuple):
+    """Samples of one task: leading axis the samples; `mask` marks the real ones among padding."""
+
+    x: Any
+    y: Any
+    mask: Any = None
+
+
+class Task(NamedTuple):
+    """What one visit of one task draws. A field that a method does not need is None.
+
+    support S1 (the adaptation), query S3 (the gradient at the memory), hessian S2 (the pull-back;
+    None means S2 = S1), restart S0 (LocalMOML's first memory of a round).
+    """
+
+    support: Any = None
+    query: Any = None
+    hessian: Any = None
+    restart: Any = None
+
+
+class Visit(NamedTuple):
+    """A batch of visited tasks: their ids, distinct, and what each of them drew."""
+
+    ids: Int[Array, " tasks"]
+    task: Task
+
+
+class Need(NamedTuple):
+    """How much a method wants to draw: a sampler turns a tree of Needs into a tree of Visits.
+
+    `tasks` tasks with the given numbers of samples each; `visits` H gives every task H fresh sets
+    of samples (LocalMOML), `times` q gives q independent task batches (Spider).
+    """
+
+    tasks: int
+    support: int = 0
+    query: int = 0
+    hessian: int = 0
+    restart: int = 0
+    visits: int | None = None
+    times: int | None = None
+
+
+class Hyper(NamedTuple):
+    """Hyper-parameters that may be traced, swept by vmap and scheduled over steps."""
+
+    eta: Scalar
+    beta: Scalar = 1.0
+    alpha: Scalar = 0.01
+    gamma: Scalar = 1.0
+
+
+class Adapt(NamedTuple):
+    """An adaptation A. Any differentiable map will do; see `moml.algorithms.adapt`."""
+
+    init: Callable[[Params, Hyper], Meta]
+    start: Callable[[Meta], Personal]  # w, seen as personal parameters
+    apply: Callable[[Meta, Any, Hyper], Personal]  # A(w; S)
+    merge: Callable[[Meta, Personal], Params]  # what the loss takes
+
+
+class Memory(NamedTuple):
+    """The store M of all tasks' memories, and what one visit does to one of them."""
+
+    init: Callable[[Personal], Any]
+    tick: Callable[[Any, Personal, Hyper], Any]  # what a step does to every memory
+    read: Callable[[Any, Int[Array, " tasks"]], Any]  # the rows of some tasks
+    mix: Callable[[Any, Personal, Personal, Hyper], Personal]  # row, w, v -> u'
+    write: Callable[[Any, Int[Array, " tasks"], Personal], Any]
+    recall: Callable[[Any, Int[Array, " tasks"]], tuple[Personal, Bool[Array, " tasks"]]]
+    # what is remembered of some tasks, and of which of them anything is
+
+
+class Info(NamedTuple):
+    """What a person wants to see of one step."""
+
+    loss: Float[Array, ""]  # mean loss on S3 at the personal models, before the outer step
+    norm: Float[Array, ""]  # of the outer rule's input, the estimated meta-gradient
+
+
+class Algorithm(NamedTuple):
+    """A method: two pure functions, and what `step` wants to be given."""
+
+    init: Callable[[Params, Hyper], Any]
+    step: Callable[[Any, Any, Hyper], tuple[Any, Info]]  # state, visits, hyper
+    needs: Any  # a tree of Need; `step` is given the same tree with a Visit in each place
+    iterations: int = 1  # of the paper's iterations (Spider: q) that one call of `step` makes
+    fill: Callable[[Any, Visit, Hyper], Any] | None = None  # eager memories: write these tasks'
+
+
+class Tasks(NamedTuple):
+    """A family of tasks: `n` of them, or a stream without end (None; ids are then random seeds).
+
+    Drawing is split in two so that a long stretch can draw ahead and stay small: `draw` makes what
+    is random (numbers, or row indices), `fetch` turns it into samples inside the step.
+    """
+
+    n: int | None
+    draw: Callable[[Key, Int[Array, " tasks"], int], Any]  # -> leaves [tasks, size, ...]
+    fetch: Callable[[Int[Array, " tasks"], Any], Batch]
+    full: Callable[[Int[Array, " tasks"]], Batch] | None = None  # all the data of finite tasks

@@ -1,0 +1,243 @@
+"""Free oracles: methods that must agree without anybody working out a number."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moml.algorithms.adapt import closed_form, gradient_steps, learned_steps, named
+from moml.algorithms.local import localmoml
+from moml.algorithms.memory import none
+from moml.algorithms.personal import personal_step
+from moml.algorithms.recipes import method
+from moml.algorithms.spider import Cycle
+from moml.tasks.sampler import draw
+from moml.types import Hyper, Need, Task
+from tests.algorithms.common import (
+    HYPER,
+    B,
+    K,
+    N,
+    assert_close,
+    at,
+    everyone,
+    features,
+    flat,
+    head_loss,
+    head_world,
+    loss,
+    quick_jit,
+    run,
+    sigmoid_world,
+    visits_of,
+)
+
+# float32 is compared over few steps: differences in rounding grow with the length of a run.
+precisions = pytest.mark.parametrize(
+    ("dtype", "rtol", "steps"),
+    [(np.float64, 1e-12, 25), (np.float32, 1e-6, 4)],
+    ids=["float64", "float32"],
+)
+
+
+def compose(name: str, **options: Any) -> Any:
+    return method(name, loss, n=N, k=K, **{"tasks_per_step": B, **options})
+
+
+def filled(m: Any, world: Any, hyper: Hyper) -> Any:
+    """The first state, with every memory written by one pass over the tasks."""
+    fresh = m.algorithm.init(world.params, hyper)
+    return quick_jit(m.algorithm.fill)(fresh, everyone(world.tasks), hyper)
+
+
+def path(m: Any, world: Any, visits: Any, hyper: Hyper, *, eager: bool = False) -> np.ndarray:
+    """The meta-model after every step."""
+    fresh = filled(m, world, hyper) if eager else m.algorithm.init(world.params, hyper)
+    metas = run(m.algorithm, fresh, visits, hyper)[1]
+    assert np.all(np.abs(metas[-1] - flat(world.params)).max() > 1e-2)  # training did move
+    return metas
+
+
+@precisions
+@pytest.mark.parametrize("eager", [False, True], ids=["first-touch", "eager"])
+def test_v1_at_beta_one_is_maml(dtype, rtol, steps, eager):
+    world, hyper = sigmoid_world(dtype), HYPER._replace(beta=1.0)
+    v1, maml = compose("moml-v1", eager=eager), compose("maml")
+    visits = visits_of(maml.algorithm.needs, world.tasks, steps)
+    ours = path(v1, world, visits, hyper, eager=eager)
+    assert_close(ours, path(maml, world, visits, hyper), rtol)
+
+
+@precisions
+@pytest.mark.parametrize("direct", [False, True], ids=["lazy", "direct"])
+def test_v2_over_all_tasks_is_v1(dtype, rtol, steps, direct):
+    world = sigmoid_world(dtype)
+    v1 = compose("moml-v1", tasks_per_step=N, eager=True)
+    v2 = compose("moml-v2", tasks_per_step=N, eager=True, direct=direct)
+    visits = visits_of(v1.algorithm.needs, world.tasks, steps)
+    want = path(v1, world, visits, HYPER, eager=True)
+    assert_close(path(v2, world, visits, HYPER, eager=True), want, rtol)
+
+
+@precisions
+@pytest.mark.parametrize("two", [False, True], ids=["one-batch", "two-batches"])
+def test_lazy_v2_is_direct_v2(dtype, rtol, steps, two):
+    """With a beta that changes at every step, and is 1 at some of them."""
+    world, steps = sigmoid_world(dtype), 400 if dtype == np.float64 else steps
+    beta = np.random.default_rng(3).uniform(0.02, 0.6, steps)
+    beta[2::29] = 1.0
+    column = lambda x: jnp.asarray(np.broadcast_to(x, steps), dtype)
+    hyper = Hyper(column(0.1), column(beta), column(HYPER.alpha), column(1.0))
+    lazy, direct = (compose("moml-v2", two_batches=two, direct=d) for d in (False, True))
+    visits = visits_of(lazy.algorithm.needs, world.tasks, steps)
+    ends = [
+        run(m.algorithm, m.algorithm.init(world.params, HYPER), visits, hyper)
+        for m in (lazy, direct)
+    ]
+    assert_close(ends[0][1], ends[1][1], rtol)
+    ids = jnp.arange(N)
+    lazy_u, direct_u = (
+        flat(m.memory.recall(state.memory, ids)[0], lead=1)
+        for m, (state, *_) in zip((lazy, direct), ends, strict=True)
+    )
+    assert_close(lazy_u, direct_u, rtol)
+    assert np.ptp(direct_u, axis=0).max() > 1e-3  # the memories do differ from task to task
+
+
+@precisions
+def test_nasa_at_gamma_one_is_scgd(dtype, rtol, steps):
+    world, hyper = sigmoid_world(dtype), HYPER._replace(gamma=1.0)
+    nasa, scgd = compose("nasa"), compose("scgd")
+    assert nasa.algorithm.needs == scgd.algorithm.needs
+    visits = visits_of(scgd.algorithm.needs, world.tasks, steps)
+    assert_close(path(nasa, world, visits, hyper), path(scgd, world, visits, hyper), rtol)
+
+
+@precisions
+def test_scgd_is_v1_over_all_tasks(dtype, rtol, steps):
+    world = sigmoid_world(dtype)
+    scgd, v1 = compose("scgd"), compose("moml-v1", tasks_per_step=N)
+    visits = visits_of(v1.algorithm.needs, world.tasks, steps)
+    assert_close(path(scgd, world, visits, HYPER), path(v1, world, visits, HYPER), rtol)
+
+
+@precisions
+def test_spider_at_period_one_is_maml(dtype, rtol, steps):
+    """Also in what is drawn: the large batch is MAML's batch."""
+    world = sigmoid_world(dtype)
+    spider, maml = compose("bspiderboost", large_tasks=B, period=1), compose("maml")
+    cycles = visits_of(spider.algorithm.needs, world.tasks, steps)
+    visits = visits_of(maml.algorithm.needs, world.tasks, steps)
+    jax.tree.map(np.testing.assert_array_equal, cycles, Cycle(visits, None))
+    assert_close(path(spider, world, cycles, HYPER), path(maml, world, visits, HYPER), rtol)
+
+
+ADAPTATIONS = {
+    "one step": lambda: (sigmoid_world, loss, gradient_steps(loss)),
+    "three steps": lambda: (sigmoid_world, loss, gradient_steps(loss, 3)),
+    "chosen leaves": lambda: (sigmoid_world, loss, gradient_steps(loss, 2, leaves=named("head"))),
+    "learned steps": lambda: (sigmoid_world, loss, learned_steps(loss, 3)),
+    "learned, chosen": lambda: (sigmoid_world, loss, learned_steps(loss, 2, leaves=named("head"))),
+    "closed form": lambda: (head_world, head_loss, closed_form(features, lambda p: p["head"])),
+}
+
+
+@precisions
+@pytest.mark.parametrize("kind", ADAPTATIONS)
+def test_exact_without_memory_is_autodiff(dtype, rtol, steps, kind):
+    make, task_loss, A = ADAPTATIONS[kind]()
+    world = make(dtype)
+    meta = A.init(world.params, HYPER)
+    visit = at(visits_of(Need(B, support=K, query=K), world.tasks), 0)
+    step = personal_step(task_loss, A, none())
+
+    def objective(meta: Any, task: Task) -> Any:
+        return task_loss(A.merge(meta, A.apply(meta, task.support, HYPER)), task.query)
+
+    got = quick_jit(jax.vmap(lambda task: step(meta, (), task, HYPER)))(visit.task)
+    want, grad = quick_jit(jax.vmap(lambda t: jax.value_and_grad(objective)(meta, t)))(visit.task)
+    assert jax.tree.structure(got.delta) == jax.tree.structure(meta)
+    assert_close(flat(got.delta, lead=1), flat(grad, lead=1), rtol)
+    assert_close(got.loss, want, rtol)
+
+
+def per_fedavg(need: Need) -> Any:
+    """Local steps without a memory and without restart samples."""
+    return localmoml(loss, gradient_steps(loss), none(), need)
+
+
+def server_path(algorithm: Any, world: Any, visits: Any, hyper: Hyper) -> np.ndarray:
+    return run(algorithm, algorithm.init(world.params, hyper), visits, hyper)[1]
+
+
+@precisions
+@pytest.mark.parametrize("carried", [False, True], ids=["restart", "carried"])
+def test_localmoml_at_beta_one_is_per_fedavg(dtype, rtol, steps, carried):
+    """Each draws for itself: the restart samples must not shift the others."""
+    world, hyper = sigmoid_world(dtype), HYPER._replace(beta=1.0)
+    m = compose("localmoml", local_steps=3, carried=carried)
+    plain = per_fedavg(Need(B, support=K, query=K, visits=3))
+    ours = server_path(m.algorithm, world, visits_of(m.algorithm.needs, world.tasks, steps), hyper)
+    theirs = server_path(plain, world, visits_of(plain.needs, world.tasks, steps), hyper)
+    assert_close(ours, theirs, rtol)
+
+
+def first_local_step(visits: Any) -> Any:
+    """Rounds of one local step, as visits of the single-node methods."""
+    return visits._replace(task=jax.tree.map(lambda x: x[:, :, 0], visits.task))
+
+
+@precisions
+def test_per_fedavg_with_one_local_step_is_maml(dtype, rtol, steps):
+    world = sigmoid_world(dtype)
+    plain = per_fedavg(Need(B, support=K, query=K, visits=1))
+    rounds = visits_of(plain.needs, world.tasks, steps)
+    want = path(compose("maml"), world, first_local_step(rounds), HYPER)
+    assert_close(server_path(plain, world, rounds, HYPER), want, rtol)
+
+
+@precisions
+def test_localmoml_without_adaptation_is_sgd(dtype, rtol, steps):
+    """alpha = 0, H = 1, B = n, beta = 1: plain steps on the mean loss."""
+    world, hyper = sigmoid_world(dtype), HYPER._replace(alpha=0.0, beta=1.0)
+    m = compose("localmoml", local_steps=1, tasks_per_step=N)
+    rounds = visits_of(m.algorithm.needs, world.tasks, steps)
+
+    @quick_jit
+    def sgd(w: Any, query: Any) -> Any:
+        mean_loss = lambda w: jnp.mean(jax.vmap(lambda s: loss(w, s))(query))
+        return jax.tree.map(lambda w, g: w - HYPER.eta * g, w, jax.grad(mean_loss)(w))
+
+    w, want = world.params, []
+    for t in range(steps):
+        w = sgd(w, jax.tree.map(lambda x, t=t: x[t, :, 0], rounds.task.query))
+        want.append(flat(w))
+    assert_close(server_path(m.algorithm, world, rounds, hyper), np.stack(want), rtol)
+
+
+@precisions
+def test_idle_memories_of_v1_are_untouched(dtype, rtol, steps):
+    world = sigmoid_world(dtype)
+    m = compose("moml-v1", eager=True)
+    state = filled(m, world, HYPER)
+    visits = visits_of(m.algorithm.needs, world.tasks, steps)
+    recall = lambda state: flat(m.memory.recall(state.memory, jnp.arange(N))[0], lead=1)
+    step = quick_jit(m.algorithm.step)
+    for t in range(4):
+        visit = jax.tree.map(jnp.asarray, at(visits, t))
+        before, (state, _) = recall(state), step(state, visit, HYPER)
+        moved = np.any(recall(state) != before, axis=1)
+        assert set(np.flatnonzero(moved)) == set(visit.ids.tolist())
+
+
+@pytest.mark.parametrize("visits", [None, 3], ids=["one visit", "three visits"])
+def test_restart_samples_do_not_shift_the_stream(visits):
+    tasks = sigmoid_world().tasks
+    need = Need(B, support=K, query=K, visits=visits)
+    key = jax.random.key(5)
+    plain, restarted = draw(key, need, tasks), draw(key, need._replace(restart=4), tasks)
+    assert restarted.task.restart.shape == (B, 4)
+    without = restarted._replace(task=restarted.task._replace(restart=None))
+    jax.tree.map(np.testing.assert_array_equal, without, plain)

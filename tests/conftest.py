@@ -1,0 +1,18 @@
+"""Tests run in double precision, with silent promotion of ranks and types forbidden."""
+
+import jax
+import optax
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+_bias_correction = optax.tree.bias_correction
+
+
+def _lenient(*args, **kwargs):
+    with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an integer power
+        return _bias_correction(*args, **kwargs)
+
+
+optax.tree.bias_correction = _lenient

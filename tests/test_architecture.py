@@ -1,0 +1,69 @@
+"""The one law: data flows one way, and an import may only point left."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import moml
+
+ROOMS = ["types", "data", "tasks", "models", "algorithms", "runtime", "run", "report", "cli"]
+RANK = {room: i for i, room in enumerate(ROOMS)} | {"errors": 0, "paper": 7, "flower": 7}
+SOURCE = Path(moml.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def imports(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names.append(node.module or "")
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_left(path):
+    if path.parent == SOURCE and path.name == "__init__.py":
+        return  # the public names: it sees every room
+    room = room_of(path)
+    assert room in RANK, f"{room} is no room of the house: give it a place in the law"
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "moml" and len(parts) > 1 and parts[1] in RANK:
+            assert RANK[parts[1]] <= RANK[room], f"{room} imports {name}, which lies to its right"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_algorithms_touch_nothing_outside(path):
+    if room_of(path) != "algorithms":
+        return
+    outside = {"os", "pathlib", "time", "random", "io", "sys", "datetime", "logging"}
+    assert not outside & {name.split(".")[0] for name in imports(path)}
+
+
+def test_import_is_light():
+    heavy = ["orbax", "tyro", "pyarrow", "flwr", "rich", "matplotlib", "flax", "torch"]
+    script = f"import sys, moml; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_public_names_have_words():
+    undocumented = [
+        name
+        for name in dir(moml)
+        if not name.startswith("_")
+        and name != "jaxtyping"  # put there by the checking of types in tests
+        and not (getattr(moml, name).__doc__ or "").strip()
+    ]
+    assert not undocumented
