@@ -84,14 +84,11 @@ def check(curvature: str, steps: int = 20) -> None:
             pairs = zip(visit.ids.tolist(), zip(*x, strict=True), zip(*y, strict=True), strict=True)
             draws.append(list(pairs))
         moml_v1(w, {}, draws, curvature == "exact")
-        far = lambda ours: max(
-            float((p - q).abs().max()) for p, q in zip(ours, as_torch(state.meta), strict=True)
-        )
-        print(
-            f"check {curvature}: {far(w):.1e} apart after {steps} steps that moved {far(start):.1e}"
-        )
-        if not far(w) < 1e-10 < 1e-4 < far(start):
-            raise SystemExit(f"PyTorch and ours disagree, {curvature}: {far(w)}")
+        ours = as_torch(state.meta)
+    far = lambda a: max((p - q).detach().abs().max().item() for p, q in zip(a, ours, strict=True))
+    print(f"check {curvature}: {far(w):.1e} apart after {steps} steps that moved {far(start):.1e}")
+    if not far(w) < 1e-10 < 1e-4 < far(start):
+        raise SystemExit(f"PyTorch and ours disagree, {curvature}: {far(w)}")
 
 
 def torch_training(curvature: str, threads: int) -> Callable[[], None]:

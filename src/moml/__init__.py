@@ -13,8 +13,8 @@ from moml.algorithms.adapt import gradient_steps as gradient_steps
 from moml.algorithms.adapt import learned_steps as learned_steps
 from moml.algorithms.adapt import named as named
 from moml.algorithms.matching import match_beta as match_beta
+from moml.algorithms.options import Options as Options
 from moml.algorithms.recipes import RECIPES as RECIPES
-from moml.algorithms.recipes import Options as Options
 from moml.algorithms.recipes import method as method
 from moml.algorithms.schedule import decay_at as decay_at
 from moml.errors import ConfigError as ConfigError

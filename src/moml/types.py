@@ -119,5 +119,6 @@ class Tasks(NamedTuple):
 
     n: int | None
     draw: Callable[[Key, Int[Array, " tasks"], int], Any]  # -> leaves [tasks, size, ...]
-    fetch: Callable[[Int[Array, " tasks"], Any], Batch]
+    fetch: Callable[[Int[Array, "*tasks"], Any], Batch]
     full: Callable[[Int[Array, " tasks"]], Batch] | None = None  # all the data of finite tasks
+    least: int | None = None  # how many samples the smallest of them has

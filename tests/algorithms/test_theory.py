@@ -95,9 +95,8 @@ def symmetric(seed: int, d: int = 4) -> np.ndarray:
 def test_smoothness_of_quadratics_is_the_largest_eigenvalue():
     """Over the tasks, and in absolute value: the last of these has its largest below zero."""
     tasks = np.stack([symmetric(0), symmetric(1), -3 * np.eye(4) - 0.2 * symmetric(2)])
-    quadratic = lambda w, a: (
-        0.5 * jnp.concatenate([w["p"], w["q"]]) @ a @ jnp.concatenate([w["p"], w["q"]])
-    )
+    row = lambda w: jnp.concatenate([w["p"], w["q"]])
+    quadratic = lambda w, a: 0.5 * row(w) @ a @ row(w)
     params = {"p": jnp.ones(3), "q": jnp.ones(1)}
     smooth, rho = estimated(quadratic, params, jnp.asarray(tasks), steps=300)
     want = np.abs(np.linalg.eigvalsh(tasks)).max()

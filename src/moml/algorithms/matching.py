@@ -14,8 +14,9 @@ def match_beta(
     less: 0.4 of the rule was best for ten; in between we interpolate by a power of the steps.
 
     A small beta lags behind a moving w the more, the longer (`visits_apart` = n / B steps) a task
-    waits. The paper's lemma balances lag and noise at beta ~ (n / B)^(2/3); the constant is from
-    sine, where beta = 0.1 was the least that did not hurt at n / B = 133. `floor` overrides it.
+    waits. The paper's lemma balances lag and noise at beta ~ (eta n / B)^(2/3). The floor here has
+    that power of n / B, leaves eta out, and takes its constant from sine, where beta = 0.1 was the
+    least that did not hurt at n / B = 133. `floor` overrides it.
 
     >>> match_beta(k=1, shots=1), match_beta(k=5, shots=10)
     (1.0, 0.6666666666666666)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from moml.errors import ConfigError
 from moml.types import Hyper, Memory, Personal, Scalar
 
 Ids = Int[Array, " tasks"]
@@ -46,8 +47,12 @@ def none() -> Memory:
         read=lambda store, ids: (),
         mix=lambda row, w, v, hyper: v,
         write=lambda store, ids, u: store,
-        recall=lambda store, ids: ((), jnp.zeros_like(ids, bool)),
+        recall=_nothing,
     )
+
+
+def _nothing(store: Any, ids: Ids) -> Any:
+    raise ConfigError("this method keeps no memory: there is nothing to recall")
 
 
 class Ema(NamedTuple):

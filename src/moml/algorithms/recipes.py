@@ -1,53 +1,22 @@
 """Name -> composition: the only place where a name becomes parts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import optax
 
 from moml.algorithms import memory as memories
-from moml.algorithms.adapt import Leaves, all_leaves, gradient_steps, learned_steps, named
-from moml.algorithms.curvature import exact, finite_difference, first_order
+from moml.algorithms.adapt import gradient_steps, learned_steps, named
 from moml.algorithms.local import localmoml
 from moml.algorithms.matching import match_beta
 from moml.algorithms.moml import TwoBatches, single_node, two_batches
-from moml.algorithms.outer import is_direction, nasa
+from moml.algorithms.options import CURVATURES, Options, check_options
+from moml.algorithms.outer import nasa
 from moml.algorithms.reptile import reptile
 from moml.algorithms.spider import Cycle, bspiderboost
 from moml.errors import ConfigError
 from moml.types import Adapt, Algorithm, Loss, Memory, Need
-
-CURVATURES = {
-    "exact": exact,
-    "first-order": first_order,
-    "finite-difference": finite_difference(),
-}
-
-
-@dataclass(frozen=True)
-class Options:
-    """The shape of a method: what is fixed when its program is compiled."""
-
-    n: int | None = None  # tasks in all; None for a stream without end
-    tasks_per_step: int = 3  # B
-    k: int = 1  # samples in each of S1, S2, S3
-    inner_steps: int = 1  # gradient steps of one adaptation
-    curvature: str = "exact"  # or first-order, finite-difference
-    leaves: Leaves = all_leaves  # which parameters adapt
-    adapt: Callable[[int], Adapt] | None = None  # another adaptation, given the number of steps
-    outer: Any = None  # an optax transformation that gives a direction, e.g. optax.scale_by_adam()
-    independent_hessian: bool = False  # S2 drawn apart from S1, as the paper has it
-    eager: bool = False  # fill all memories before training
-    two_batches: bool = False  # v2: the paper's separate batch for the memories
-    direct: bool = False  # v2: move every memory at every step, O(n d)
-    shots: int | None = None  # moml: how many samples a user will adapt on
-    test_steps: int = 1  # moml: how many steps a user will adapt with
-    local_steps: int = 5  # localmoml: H
-    restart_samples: int | None = None  # localmoml: K0, twice K by default
-    carried: bool = False  # localmoml: keep memories between rounds instead of restarting them
-    large_tasks: int = 10  # bspiderboost: N1
-    period: int = 3  # bspiderboost: q
 
 
 class Method(NamedTuple):
@@ -72,7 +41,7 @@ class Recipe(NamedTuple):
     summary: str
     build: Callable[[Loss, Adapt, Options], Parts]
     eta: float
-    beta: float = 1.0
+    beta: float | Callable[[Options], float] = 1.0
     gamma: float = 1.0
     takes: tuple[str, ...] = ()  # of the options that only some methods have
     adaptation: Callable[..., Adapt] = gradient_steps
@@ -136,6 +105,13 @@ def _spider(loss: Loss, adapt: Adapt, o: Options) -> Parts:
 def _reptile(loss: Loss, adapt: Adapt, o: Options) -> Parts:
     need = Need(o.tasks_per_step, support=o.k)
     return reptile(loss, adapt, _outer(o), need), memories.none()
+
+
+def _matched(o: Options) -> float:
+    if o.shots is None:
+        raise ConfigError("moml matches beta to your users: give shots, their samples each")
+    apart = _count(o) / o.tasks_per_step
+    return match_beta(o.k, o.shots, steps=o.test_steps, visits_apart=apart)
 
 
 _ADAM = {"outer": optax.scale_by_adam()}
@@ -227,6 +203,7 @@ RECIPES: dict[str, Recipe] = {
         "what we recommend: v1, exact, Adam, beta matched to shots",
         _v1,
         eta=0.005,
+        beta=_matched,
         takes=("independent_hessian", "eager", "shots", "test_steps"),
         usual=_ADAM,
     ),
@@ -250,7 +227,12 @@ def method(name: str, loss: Loss, **options: Any) -> Method:
             raise ConfigError(f"unknown option {option!r}; allowed: {', '.join(sorted(known))}")
         if option in recipe.fixed or option in _SPECIAL - set(recipe.takes):
             raise ConfigError(f"{name} has no option {option!r}")
-    o = check_options(Options(**(recipe.usual | options | recipe.fixed)))
+    usual: dict[str, Any] = {"tasks_per_step": min(3, options.get("n") or 3)} | recipe.usual
+    o = check_options(Options(**(usual | options | recipe.fixed)))
+    if "large_tasks" in recipe.takes and o.n is not None and o.large_tasks > o.n:
+        raise ConfigError(f"large_tasks = {o.large_tasks} of only n = {o.n} tasks")
+    if o.carried and o.restart_samples is not None:
+        raise ConfigError("a carried memory is not restarted: leave out restart_samples or carried")
     if o.adapt is None:
         curvature = CURVATURES[o.curvature]
         adaptation = lambda steps: recipe.adaptation(
@@ -259,32 +241,5 @@ def method(name: str, loss: Loss, **options: Any) -> Method:
     else:
         adaptation = o.adapt
     algorithm, memory = recipe.build(loss, adaptation(o.inner_steps), o)
-    beta = recipe.beta
-    if name == "moml":
-        if o.shots is None:
-            raise ConfigError("moml matches beta to your users: give shots, their samples each")
-        apart = _count(o) / o.tasks_per_step
-        beta = match_beta(o.k, o.shots, steps=o.test_steps, visits_apart=apart)
+    beta = recipe.beta(o) if callable(recipe.beta) else recipe.beta
     return Method(name, algorithm, adaptation, memory, o, recipe.eta, beta, recipe.gamma)
-
-
-def check_options(o: Options) -> Options:
-    """Refuse what cannot be, in one line."""
-    counts = "tasks_per_step k inner_steps local_steps large_tasks period test_steps"
-    for name in counts.split():
-        if not isinstance(getattr(o, name), int) or getattr(o, name) < 1:
-            raise ConfigError(f"{name} must be a whole number from 1; given {getattr(o, name)!r}")
-    for name in ("n", "shots", "restart_samples"):
-        value = getattr(o, name)
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ConfigError(f"{name} must be a whole number from 1; given {value!r}")
-    if o.n is not None and o.tasks_per_step > o.n:
-        raise ConfigError(f"tasks_per_step = {o.tasks_per_step} of only n = {o.n} tasks")
-    if o.curvature not in CURVATURES:
-        raise ConfigError(f"unknown curvature {o.curvature!r}; allowed: {', '.join(CURVATURES)}")
-    if o.outer is not None and not is_direction(o.outer):
-        raise ConfigError(
-            "outer must give a direction, such as optax.scale_by_adam(); given a whole optimiser, "
-            "which turns the gradient's sign: the step size is eta"
-        )
-    return o

@@ -33,12 +33,13 @@ class TheoryState(NamedTuple):
 def theoretical_steps(
     algorithm: Algorithm, loss: Loss, need: Need, *, smoothness: float, hessian_lipschitz: float
 ) -> Algorithm:
-    """Wrap v2 so that eta and beta follow its theorem; eta_0 is given as `hyper.eta`.
+    """Wrap v2 so that eta and beta follow its theorem; its constant c is given as `hyper.eta`.
 
-        eta_t = eta_0 / Lhat(w_t),  Lhat(w) = 4 L + (2 rho alpha / |B_L|) sum |grad L_i(w)|
-        beta_t = 6 L^2 eta_0^(-1/3) eta_{t-1}                  (at t = 0 with eta_0's own)
+        eta_t = c / Lhat(w_t),  Lhat(w) = 4 L + (2 rho alpha / |B_L|) sum |grad L_i(w)|
+        beta_t = 6 L^2 c^(-1/3) eta_{t-1}                 (at the first step with that step's eta)
 
-    on a task batch and samples of its own (`need`, its support). For plain parameters as meta.
+    on a task batch and samples of its own (`need`, its support). The paper writes eta_0 for c, and
+    for the first step size too. For plain parameters as meta. See `check_eta0`.
     """
     L, rho = smoothness, hessian_lipschitz
 
@@ -62,7 +63,9 @@ def theoretical_steps(
         )
         return TheoryState(inner, eta), info
 
-    return algorithm._replace(init=init, step=step, needs=Theory(algorithm.needs, need), fill=None)
+    write, needs = algorithm.fill, Theory(algorithm.needs, need)
+    fill = write and (lambda s, visit, hyper: s._replace(inner=write(s.inner, visit, hyper)))
+    return algorithm._replace(init=init, step=step, needs=needs, fill=fill)
 
 
 def largest_eta0(smoothness: float) -> float:

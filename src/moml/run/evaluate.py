@@ -18,6 +18,10 @@ def test_errors(
     """Each task's loss on `queries` samples after adapting on `shots` others."""
     if tasks.n is None:
         raise ConfigError("scores need a fixed set of test tasks; given: a stream")
+    if tasks.least is not None and shots + queries > tasks.least:
+        raise ConfigError(
+            f"{shots} shots and {queries} queries, but the smallest task has {tasks.least} samples"
+        )
     n = tasks.n
 
     def errors(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
@@ -40,11 +44,16 @@ def evaluate(
     *,
     shots: int,
     steps: int | None = None,
-    queries: int = 100,
+    queries: int | None = None,
     seed: int = 0,
 ) -> Float[Array, " n"]:
-    """Per-task test loss of a learner: `steps` adaptation steps on `shots` samples, then score."""
+    """Per-task test loss of a learner: `steps` adaptation steps on `shots` samples, then score.
+
+    Scored on `queries` other samples: 100, or for finite tasks all that every one of them has left.
+    """
     check_count("shots", shots)
+    if queries is None:
+        queries = 100 if tasks.least is None else tasks.least - shots
     check_count("queries", queries)
     steps = learner.method.options.inner_steps if steps is None else check_count("steps", steps)
     adapt = learner.method.adaptation(steps)

@@ -15,7 +15,18 @@ from moml.algorithms.schedule import Schedule, constant
 from moml.errors import ConfigError
 from moml.run.check import check_count, check_loss, check_params
 from moml.run.progress import bar
-from moml.run.train import all_finite, chunks, compose, hyper_of, init_key, run_key, start
+from moml.run.train import (
+    all_finite,
+    check_start,
+    chunks,
+    compose,
+    first_bad,
+    hyper_of,
+    init_key,
+    run_key,
+    samples_to_fill,
+    start,
+)
 from moml.runtime import simulate
 from moml.types import Hyper, Key, Loss, Meta, Params, Tasks
 
@@ -51,10 +62,8 @@ def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[dict
     grid = dict(grid or {})
     allowed = Hyper._fields
     for name, values in grid.items():
-        if name not in allowed or len(values) == 0:
-            raise ConfigError(
-                f"grid: {name} = {list(values)}; allowed: values for {', '.join(allowed)}"
-            )
+        if name not in allowed or not isinstance(values, Sequence) or not values:
+            raise ConfigError(f"grid: {name} = {values}; allowed: lists for {', '.join(allowed)}")
     rows = itertools.product(*grid.values(), range(check_count("seeds", seeds)))
     return [dict(zip([*grid, "seed"], row, strict=True)) for row in rows]
 
@@ -100,6 +109,7 @@ def sweep(
     begun = jax.jit(jax.vmap(first))(numbers, keys, hyper)
     finite = jax.jit(jax.vmap(all_finite))
     keep = jax.jit(jax.vmap(lambda ok, new, old: _where(ok, new, old)))
+    check_start(bool(finite(begun.meta).all()), chosen, begun.meta)
     good = jax.tree.map(jnp.copy, begun.meta)
     lost_at = np.full(len(settings), -1)
     history: list[np.ndarray] = []
@@ -109,7 +119,7 @@ def sweep(
             losses = np.asarray(info.loss)
             ok = np.isfinite(losses).all(axis=1) & np.asarray(finite(state.meta))
             newly = ~ok & (lost_at < 0)
-            lost_at[newly] = done + np.argmin(np.isfinite(losses[newly]), axis=1)
+            lost_at[newly] = [done + first_bad(row) for row in losses[newly]]
             alive = lost_at < 0
             good = keep(jnp.asarray(alive), state.meta, good)
             history.append(np.where(alive, losses.mean(axis=1), np.nan))
@@ -117,7 +127,7 @@ def sweep(
             advance(done, float(history[-1][alive].mean()) if alive.any() else math.nan)
             if on_chunk is not None:
                 on_chunk(done, good, hyper)
-    drawn = done * simulate.samples_per_step(algorithm.needs)
+    drawn = done * simulate.samples_per_step(algorithm.needs) + samples_to_fill(chosen)
     shown = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
     return Sweep(chosen, settings, hyper, good, lost_at, shown, drawn)
 

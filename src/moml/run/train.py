@@ -11,7 +11,7 @@ import numpy as np
 
 from moml.algorithms.recipes import Method, method
 from moml.algorithms.schedule import Schedule, constant
-from moml.errors import ConfigError, Diverged
+from moml.errors import ConfigError, DataError, Diverged
 from moml.run.check import check_count, check_loss, check_params, make_hyper
 from moml.run.progress import bar
 from moml.runtime import simulate
@@ -59,7 +59,11 @@ def compose(name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any
     if not isinstance(name, str):
         if options:
             raise ConfigError(f"a composed method takes no options; given {', '.join(options)}")
+        if name.options.n != tasks.n:
+            raise ConfigError(f"the method was composed for n = {name.options.n}, not {tasks.n}")
         return name
+    if "n" in options:
+        raise ConfigError("n is that of the tasks: leave it out")
     return method(name, loss, n=tasks.n, **options)
 
 
@@ -83,6 +87,17 @@ def start(chosen: Method, tasks: Tasks) -> Callable[[Params, Key, Hyper], Any]:
     return first
 
 
+def check_start(finite: bool, chosen: Method, meta: Meta) -> None:
+    """Refuse to begin where nothing adapts, or with numbers that are not finite."""
+    if not jax.tree.leaves(chosen.adaptation(1).start(meta)):
+        raise ConfigError(f"{chosen.name}: `leaves` picks no parameter, so nothing would adapt")
+    if not finite:
+        raise DataError(
+            f"{chosen.name} would start from numbers that are not finite: look at params, and at "
+            "alpha where step sizes are learned (it must be positive)"
+        )
+
+
 def chunks(
     program: Any, state: Any, key: Key, hyper: Hyper, steps: int, length: int
 ) -> Iterator[tuple[int, Any, Info]]:
@@ -93,6 +108,17 @@ def chunks(
         state, info = program(state, key, done, hyper, size)
         done += size
         yield done, state, info
+
+
+def first_bad(losses: np.ndarray) -> int:
+    """The first step of a stretch whose loss is not finite; its last where only the model is."""
+    bad = ~np.isfinite(losses)
+    return int(np.argmax(bad)) if bad.any() else len(losses) - 1
+
+
+def samples_to_fill(chosen: Method) -> int:
+    """What eager filling draws."""
+    return (chosen.options.n or 0) * chosen.options.k if chosen.options.eager else 0
 
 
 def all_finite(tree: Any) -> Any:
@@ -147,22 +173,23 @@ def fit(
     key = run_key(seed)
     begun = jax.jit(start(chosen, tasks))(params, key, hyper)
     finite = jax.jit(all_finite)
+    check_start(bool(finite(begun.meta)), chosen, begun.meta)
     history: list[np.ndarray] = []
     done = 0
 
     def learner(meta: Meta, state: Any) -> Learner:
         seen = np.concatenate(history) if history else np.zeros(0)
-        return Learner(chosen, meta, hyper, state, seen, done * per_step)
+        drawn = done * per_step + samples_to_fill(chosen)
+        return Learner(chosen, meta, hyper, state, seen, drawn)
 
     with bar(chosen.name, steps, shown=progress) as advance:
         good = jax.tree.map(jnp.copy, begun.meta)
         for end, state, info in chunks(program, begun, key, hyper, steps, length):
             losses = np.asarray(info.loss)
             if not (np.isfinite(losses).all() and finite(state.meta)):
-                bad = done + int(np.argmin(np.isfinite(losses)))
                 raise Diverged(
-                    f"{chosen.name} (seed {seed}) diverged in step {bad} of {steps} at eta = "
-                    f"{float(hyper.eta):g}: the loss or the parameters are no longer finite",
+                    f"{chosen.name} (seed {seed}) diverged at step {done + first_bad(losses)} of "
+                    f"{steps} (eta {float(hyper.eta):g}): loss or parameters are not finite",
                     learner(good, None),
                 )
             history.append(losses)

@@ -40,12 +40,12 @@ def from_arrays(x: Any, y: Any, sizes: Any = None) -> Tasks:
             return jax.vmap(lambda key: distinct_or_not(key, m, size))(keys)
         return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, rows[ids])
 
-    def fetch(ids: Int[Array, " tasks"], samples: Int[Array, " tasks *visits size"]) -> Batch:
-        own = jnp.expand_dims(ids, range(1, samples.ndim))
+    def fetch(ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]) -> Batch:
+        own = ids.reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
         return Batch(x[own, samples], y[own, samples])
 
     def full(ids: Int[Array, " tasks"]) -> Batch:
         mask = jax.vmap(lambda size: jnp.arange(m, dtype=jnp.int32) < size)(rows[ids])
         return Batch(x[ids], y[ids], mask)
 
-    return Tasks(n, draw, fetch, full)
+    return Tasks(n, draw, fetch, full, int(count.min()))

@@ -1,0 +1,67 @@
+"""The shape of a method, as a user gives it, and what cannot be."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from moml.algorithms.adapt import Leaves, all_leaves
+from moml.algorithms.curvature import exact, finite_difference, first_order
+from moml.algorithms.outer import is_direction
+from moml.errors import ConfigError
+from moml.types import Adapt
+
+CURVATURES = {
+    "exact": exact,
+    "first-order": first_order,
+    "finite-difference": finite_difference(),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The shape of a method: what is fixed when its program is compiled."""
+
+    n: int | None = None  # tasks in all; None for a stream without end
+    tasks_per_step: int = 3  # B
+    k: int = 1  # samples in each of S1, S2, S3
+    inner_steps: int = 1  # gradient steps of one adaptation
+    curvature: str = "exact"  # or first-order, finite-difference
+    leaves: Leaves = all_leaves  # which parameters adapt
+    adapt: Callable[[int], Adapt] | None = None  # another adaptation, given the number of steps
+    outer: Any = None  # an optax transformation that gives a direction, e.g. optax.scale_by_adam()
+    independent_hessian: bool = False  # S2 drawn apart from S1, as the paper has it
+    eager: bool = False  # fill all memories before training
+    two_batches: bool = False  # v2: the paper's separate batch for the memories
+    direct: bool = False  # v2: move every memory at every step, O(n d)
+    shots: int | None = None  # moml: how many samples a user will adapt on
+    test_steps: int = 1  # moml: how many steps a user will adapt with
+    local_steps: int = 5  # localmoml: H
+    restart_samples: int | None = None  # localmoml: K0, twice K by default
+    carried: bool = False  # localmoml: keep memories between rounds instead of restarting them
+    large_tasks: int = 10  # bspiderboost: N1
+    period: int = 3  # bspiderboost: q
+
+
+def check_options(o: Options) -> Options:
+    """Refuse what cannot be, in one line."""
+    counts = "tasks_per_step k inner_steps local_steps large_tasks period test_steps"
+    for name in counts.split():
+        _check_count(name, getattr(o, name))
+    for name in ("n", "shots", "restart_samples"):
+        if getattr(o, name) is not None:
+            _check_count(name, getattr(o, name))
+    if o.n is not None and o.tasks_per_step > o.n:
+        raise ConfigError(f"tasks_per_step = {o.tasks_per_step} of only n = {o.n} tasks")
+    if o.curvature not in CURVATURES:
+        raise ConfigError(f"unknown curvature {o.curvature!r}; allowed: {', '.join(CURVATURES)}")
+    if o.outer is not None and not is_direction(o.outer):
+        raise ConfigError(
+            "outer must give a direction, such as optax.scale_by_adam(); given a whole optimiser, "
+            "which turns the gradient's sign: the step size is eta"
+        )
+    return o
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name} must be a whole number from 1; given {value!r}")
