@@ -61,6 +61,7 @@ class Need(NamedTuple):
     restart: int = 0
     visits: int | None = None
     times: int | None = None
+    replace: bool = False  # tasks with replacement: only for methods that can bear an id twice
 
 
 class Hyper(NamedTuple):

@@ -236,8 +236,8 @@ def test_idle_memories_of_v1_are_untouched(dtype, rtol, steps):
 def test_restart_samples_do_not_shift_the_stream(visits):
     tasks = sigmoid_world().tasks
     need = Need(B, support=K, query=K, visits=visits)
-    key = jax.random.key(5)
-    plain, restarted = draw(key, need, tasks), draw(key, need._replace(restart=4), tasks)
+    both = lambda key: [draw(key, need._replace(restart=r), tasks) for r in (0, 4)]
+    plain, restarted = quick_jit(both)(jax.random.key(5))
     assert restarted.task.restart.shape == (B, 4)
     without = restarted._replace(task=restarted.task._replace(restart=None))
     jax.tree.map(np.testing.assert_array_equal, without, plain)

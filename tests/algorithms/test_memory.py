@@ -9,6 +9,7 @@ import pytest
 
 from moml.algorithms import memory
 from moml.algorithms.adapt import gradient_steps, learned_steps, named
+from moml.errors import ConfigError
 from moml.types import Hyper
 from tests.algorithms.common import HYPER, N, flat, loss, quick_jit, sigmoid_world
 
@@ -69,7 +70,8 @@ def test_no_memory_remembers_nothing():
     store = kept.init(P)
     assert jax.tree.leaves(store) == []
     assert kept.mix(kept.read(store, ONE), W, V, HYPER) is V
-    assert kept.recall(store, jnp.arange(3))[1].tolist() == [False] * 3
+    with pytest.raises(ConfigError, match="keeps no memory"):
+        kept.recall(store, jnp.arange(3))
 
 
 STEPS, BETA = 40_000, 0.1

@@ -12,6 +12,7 @@ import pytest
 from moml.algorithms.adapt import closed_form, learned_steps, named
 from moml.algorithms.moml import TwoBatches
 from moml.algorithms.recipes import RECIPES, method
+from moml.errors import ConfigError
 from moml.types import Hyper
 from tests.algorithms.common import (
     HEAD,
@@ -248,11 +249,14 @@ def _check(case: Case) -> None:
 
 def _check_memories(memory: Any, state: Any, want: Any, case: Case) -> None:
     ids = jnp.arange(N)
-    rows, known = memory.recall(getattr(state, "memory", ()), ids)
-    assert known.tolist() == [want is not None and i in want for i in range(N)]
-    if want is not None:
-        kept = np.stack([want[i] for i in range(N)])[:, case.kept]
-        assert_close(flat(rows, lead=1), kept, case.rtol)
+    if want is None:
+        with pytest.raises(ConfigError, match="keeps no memory"):
+            memory.recall((), ids)
+        return
+    rows, known = memory.recall(state.memory, ids)
+    assert known.tolist() == [i in want for i in range(N)]
+    kept = np.stack([want[i] for i in range(N)])[:, case.kept]
+    assert_close(flat(rows, lead=1), kept, case.rtol)
 
 
 def test_info_tells_the_loss_and_the_size_of_the_gradient():

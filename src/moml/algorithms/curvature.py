@@ -9,7 +9,6 @@ pull back through. Only the derivative of that gradient changes from one to the 
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -51,7 +50,7 @@ def finite_difference(delta: float = 1e-3) -> Curvature:
             p, rest, samples = saved
             norm = optax.tree.norm(c)
             unit = optax.tree.scale(delta / jnp.where(norm > 0, norm, 1.0), c)
-            full = partial(jax.grad(loss, argnums=(0, 1)), samples=samples)
+            full = lambda p, rest: jax.grad(loss, argnums=(0, 1))(p, rest, samples)
             ahead = full(optax.tree.add(p, unit), rest)
             behind = full(optax.tree.sub(p, unit), rest)
             hc = optax.tree.scale(norm / (2 * delta), optax.tree.sub(ahead, behind))

@@ -78,6 +78,6 @@ def tracking_error(
             return optax.tree.norm(optax.tree.sub(u, v), squared=True), known
 
         errors, known = jax.lax.map(one, ids, batch_size=min(chunk, ids.shape[0]))
-        return jnp.sum(jnp.where(known, errors, 0)) / jnp.sum(known)
+        return jnp.sum(jnp.where(known, errors, 0)) / jnp.sum(known.astype(errors.dtype))
 
     return error

@@ -16,27 +16,25 @@ from moml.types import Key, Need, Task, Tasks, Visit
 def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
     """`size` different numbers below n, every ordered choice equally likely.
 
-    Each number is drawn from the ones still free and shifted past the taken ones: O(size^2), no
-    permutation of n. Where that would be dearer than a sort (n is then a plain number), it sorts.
+    Each number is drawn as a rank among those still free and moved past the taken ones: O(size^2),
+    no permutation of n. Where a sort is cheaper than that (n is then a plain number), it sorts.
 
     >>> sorted(distinct(jax.random.key(0), 4, 4).tolist())
     [0, 1, 2, 3]
     """
-    if isinstance(n, int) and size > 32 and size * size > n:
+    if isinstance(n, int) and size * size > 16 * n:
         return jnp.argsort(jax.random.uniform(key, (n,)))[:size].astype(jnp.int32)
-    free = jnp.asarray(n, jnp.int32) - jnp.arange(size, dtype=jnp.int32)
-    ranks = jax.random.randint(key, (size,), 0, jnp.maximum(free, 1), jnp.int32)
-    taken: list[Any] = []  # in ascending order
-    out = []
-    for j in range(size):
-        pick = ranks[j]
-        for other in taken:
-            pick = jnp.where(pick >= other, pick + 1, pick)
-        out.append(pick)
-        for i, other in enumerate(taken):  # insert, keeping the order
-            taken[i], pick = jnp.minimum(other, pick), jnp.maximum(other, pick)
-        taken.append(pick)
-    return jnp.stack(out)
+    place = jnp.arange(size, dtype=jnp.int32)
+    ranks = jax.random.randint(key, (size,), 0, jnp.maximum(n - place, 1), jnp.int32)
+
+    def one(taken: Int[Array, " size"], rank: Int[Array, ""]) -> Any:
+        pick = rank + jnp.sum(taken - place <= rank, dtype=jnp.int32)
+        at = jnp.sum(taken < pick, dtype=jnp.int32)
+        later = jnp.where(place == at, pick, jnp.roll(taken, 1))
+        return jnp.where(place < at, taken, later), pick  # inserted, still in ascending order
+
+    nothing = jnp.full(size, jnp.iinfo(jnp.int32).max, jnp.int32)
+    return jax.lax.scan(one, nothing, ranks, unroll=min(size, 8))[1]
 
 
 def distinct_or_not(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
@@ -47,16 +45,17 @@ def distinct_or_not(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, 
     return jnp.where(n >= size, distinct(key, n, size), repeated)
 
 
-def draw_ids(key: Key, n: int | None, size: int) -> Int[Array, " size"]:
-    """A batch of tasks, without replacement; of an endless stream, seeds of new tasks."""
-    if n is None:
-        return jax.random.randint(key, (size,), 0, jnp.iinfo(jnp.int32).max, jnp.int32)
+def draw_ids(key: Key, n: int | None, size: int, replace: bool = False) -> Int[Array, " size"]:
+    """A batch of tasks, different ones unless `replace`; of a stream, seeds of new tasks."""
+    if n is None or replace:
+        below = jnp.iinfo(jnp.int32).max if n is None else n
+        return jax.random.randint(key, (size,), 0, below, jnp.int32)
     return jnp.arange(n, dtype=jnp.int32) if size == n else distinct(key, n, size)
 
 
 def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
     ids_key, key, restart_key = jax.random.split(key, 3)  # S0 apart: it must not shift the rest
-    ids = draw_ids(ids_key, tasks.n, need.tasks)
+    ids = draw_ids(ids_key, tasks.n, need.tasks, need.replace)
     sizes = [need.support, need.query, need.hessian]
     if need.visits is None:
         samples = tasks.draw(key, ids, sum(sizes))
