@@ -33,7 +33,7 @@ def distance(a, b):
 
 
 def same_numbers(gpu, cpu):
-    """In float32 a GPU's default product of matrices is TF32, with 10 bits: "highest" is float32."""
+    """A GPU multiplies float32 matrices as TF32, with 10 bits, unless asked for "highest"."""
     for dtype, x64, precision in (
         ("float64", True, None),
         ("float32, highest precision", False, "highest"),
@@ -72,9 +72,8 @@ def main():
     print(f"jax {jax.__version__}, {gpu.device_kind} against its host's CPU")
     same_numbers(gpu, cpu)
     for members in (1, 125, 2000):
-        print(
-            f"{members:5} runs of moml-v1 at once: {time_members(members) * 1e6:.3g} us/iteration/run"
-        )
+        each = time_members(members) * 1e6
+        print(f"{members:5} runs of moml-v1 at once: {each:.3g} us/iteration each")
     began = time.perf_counter()
     many = moml.sweep(
         "moml", LOSS, NET.init, moml.sine(), seeds=5, iterations=40_000, shots=10, test_steps=10,

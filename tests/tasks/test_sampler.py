@@ -11,7 +11,6 @@ from moml.tasks import from_arrays, sine
 from moml.tasks.sampler import distinct, distinct_or_not, draw, draw_ids, fetch
 from moml.types import Need, Tasks
 
-
 distinct_jit = jax.jit(distinct, static_argnums=2)
 
 

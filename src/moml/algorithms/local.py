@@ -13,7 +13,7 @@ import optax
 from jaxtyping import Array, Float
 
 from moml.algorithms.memory import Ema, none
-from moml.algorithms.moml import mean
+from moml.algorithms.moml import mean, norm
 from moml.algorithms.personal import personal_step
 from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Memory, Meta, Need, Params, Task, Visit
 
@@ -81,8 +81,8 @@ def localmoml(
         rows = kept.read(state.memory, visit.ids)
         clients = jax.vmap(update, (None, 0, 0, None))(state.meta, rows, visit.task, hyper)
         meta = mean(clients.meta)  # w_{r+1} = 1/B sum w_i
-        norm = optax.tree.norm(optax.tree.sub(state.meta, meta))
+        moved = norm(optax.tree.sub(state.meta, meta))
         store = kept.write(state.memory, visit.ids, clients.u)
-        return LocalState(meta, store), Info(jnp.mean(clients.loss), norm)
+        return LocalState(meta, store), Info(jnp.mean(clients.loss), moved)
 
     return Algorithm(init, step, need)

@@ -43,12 +43,17 @@ def outer_step(outer: Any, meta: Meta, state: Any, delta: Meta, hyper: Hyper) ->
 def _finish(outer: Any, state: State, memory: Any, steps: Step, hyper: Hyper) -> tuple[State, Info]:
     delta = mean(steps.delta)
     meta, outer_state = outer_step(outer, state.meta, state.outer, delta, hyper)
-    return State(meta, memory, outer_state), Info(jnp.mean(steps.loss), optax.tree.norm(delta))
+    return State(meta, memory, outer_state), Info(jnp.mean(steps.loss), norm(delta))
 
 
 def mean(rows: Any) -> Any:
     """The mean over tasks, leaf by leaf."""
     return jax.tree.map(lambda x: jnp.mean(x, axis=0), rows)
+
+
+def norm(tree: Any) -> Any:
+    """The Euclidean norm, as products of vectors: XLA makes many small sums of the other form."""
+    return jnp.sqrt(optax.tree.vdot(tree, tree))
 
 
 def single_node(loss: Loss, adapt: Adapt, memory: Memory, outer: Any, need: Need) -> Algorithm:

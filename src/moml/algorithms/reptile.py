@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from moml.algorithms.moml import State, mean, outer_step
+from moml.algorithms.moml import State, mean, norm, outer_step
 from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Need, Params, Visit
 
 
@@ -25,6 +25,6 @@ def reptile(loss: Loss, adapt: Adapt, outer: optax.GradientTransformation, need:
         deltas, losses = jax.vmap(towards)(visit.task.support)
         delta = mean(deltas)
         meta, outer_state = outer_step(outer, meta, state.outer, delta, hyper)
-        return State(meta, (), outer_state), Info(jnp.mean(losses), optax.tree.norm(delta))
+        return State(meta, (), outer_state), Info(jnp.mean(losses), norm(delta))
 
     return Algorithm(init, step, need)

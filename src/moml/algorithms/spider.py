@@ -4,10 +4,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from moml.algorithms.memory import none
-from moml.algorithms.moml import mean
+from moml.algorithms.moml import mean, norm
 from moml.algorithms.personal import Step, personal_step
 from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Meta, Need, Params, Visit
 
@@ -53,7 +52,7 @@ def bspiderboost(loss: Loss, adapt: Adapt, needs: Cycle) -> Algorithm:
         if cycle.small is not None:
             carry, later = jax.lax.scan(correct, carry, cycle.small)
             losses = jnp.concatenate([losses, later])
-        return SpiderState(carry[1]), Info(jnp.mean(losses), optax.tree.norm(carry[2]))
+        return SpiderState(carry[1]), Info(jnp.mean(losses), norm(carry[2]))
 
     def init(params: Params, hyper: Hyper) -> SpiderState:
         return SpiderState(adapt.init(params, hyper))

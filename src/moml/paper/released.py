@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 from moml.algorithms.memory import Lazy, none, take
-from moml.algorithms.moml import State, mean
+from moml.algorithms.moml import State, mean, norm
 from moml.algorithms.personal import personal_step
 from moml.algorithms.spider import Cycle, SpiderState
 from moml.types import Adapt, Algorithm, Batch, Hyper, Info, Loss, Memory, Need, Params, Visit
@@ -65,7 +65,7 @@ def in_turn(
         store, (deltas, losses) = jax.lax.scan(turn, store, (visit.ids, visit.task, earlier))
         delta = mean(deltas)
         meta = jax.tree.map(lambda w, d: w - hyper.eta * d, meta, delta)
-        return State(meta, store, ()), Info(jnp.mean(losses), optax.tree.norm(delta))
+        return State(meta, store, ()), Info(jnp.mean(losses), norm(delta))
 
     def fill(state: State, visit: Visit, hyper: Hyper) -> State:
         v = jax.vmap(lambda s: adapt.apply(state.meta, s, hyper))(visit.task.support)
@@ -102,7 +102,7 @@ def uncoupled_spider(loss: Loss, adapt: Adapt, needs: Cycle) -> Algorithm:
 
         carry = (state.meta, move(state.meta, first.delta, hyper), first.delta)
         (_, meta, z), losses = jax.lax.scan(correct, carry, cycle.small)
-        return SpiderState(meta), Info(jnp.mean(losses), optax.tree.norm(z))
+        return SpiderState(meta), Info(jnp.mean(losses), norm(z))
 
     def init(params: Params, hyper: Hyper) -> SpiderState:
         return SpiderState(params)
