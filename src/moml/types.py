@@ -107,7 +107,7 @@ class Algorithm(NamedTuple):
     init: Callable[[Params, Hyper], Any]
     step: Callable[[Any, Any, Hyper], tuple[Any, Info]]  # state, visits, hyper
     needs: Any  # a tree of Need; `step` is given the same tree with a Visit in each place
-    iterations: int = 1  # of the paper's iterations (Spider: q) that one call of `step` makes
+    iterations: int = 1  # the paper's iterations in one call of `step`: Spider's q, LocalMOML's H
     fill: Callable[[Any, Visit, Hyper], Any] | None = None  # eager memories: write these tasks'
 
 

@@ -85,4 +85,4 @@ def localmoml(
         store = kept.write(state.memory, visit.ids, clients.u)
         return LocalState(meta, store), Info(jnp.mean(clients.loss), moved)
 
-    return Algorithm(init, step, need)
+    return Algorithm(init, step, need, iterations=need.visits or 1)

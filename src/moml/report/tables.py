@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,15 @@ from typing import Any
 from moml.errors import ConfigError
 
 
+def _console() -> Any:
+    """Standard output; wide where it is a file."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 110)
+
+
 def print_rows(rows: Sequence[dict[str, Any]], title: str) -> None:
     """A table of result rows: setting, method, mean and spread, what was lost, what it took."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
@@ -30,15 +37,47 @@ def print_rows(rows: Sequence[dict[str, Any]], title: str) -> None:
         score = "-" if row["mean"] is None else f"{row['mean']:.3f} ± {row['std']:.3f}"
         counts = (str(row["seeds"]), str(row["lost"]), f"{row['samples']:,}")
         table.add_row(row["method"], *setting, score, *counts, f"{row['seconds']:.1f}")
-    Console().print(table)
+    _console().print(table)
+
+
+def print_beside_paper(
+    rows: Sequence[dict[str, Any]],
+    title: str,
+    ms: Sequence[float | None],
+    paper_ms: Sequence[float | None],
+) -> None:
+    """Our figures beside the printed ones, milliseconds per iteration included."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("method")
+    for name in (*rows[0]["setting"], "ours", "printed", "lost", "ms/it", "printed ms/it"):
+        table.add_column(name, justify="right")
+    pair = lambda mean, std: "-" if mean is None else f"{mean:.3f} ± {std:.3f}"
+    for row, mine, theirs in zip(rows, ms, paper_ms, strict=True):
+        table.add_row(
+            row["method"],
+            *(f"{value:.3g}" for value in row["setting"].values()),
+            pair(row["mean"], row["std"]),
+            pair(row["paper_mean"], row["paper_std"]),
+            f"{row['lost']} of {row['seeds']}",
+            "-" if mine is None else f"{mine:.4f}",
+            "-" if theirs is None else f"{theirs:.3f}",
+        )
+    _console().print(table)
 
 
 def write_json(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """Rows as a JSON array; the file appears whole or not at all."""
+    """Rows as a JSON array."""
+    write_text(json.dumps(list(rows), indent=1) + "\n", path)
+
+
+def write_text(text: str, path: str | Path) -> None:
+    """A file that appears whole or not at all."""
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(json.dumps(list(rows), indent=1) + "\n")
+        partial.write_text(text)
         os.replace(partial, path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error

@@ -98,7 +98,7 @@ def sweep(
     rows = [hyper_of(chosen, example, pick(row)) for row in settings]
     hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
     algorithm = chosen.algorithm
-    fits = max(1, simulate.steps_that_fit(algorithm, tasks) // max(1, len(settings) // 64))
+    fits = simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
     length = check_count("chunk", chunk or fits)
     steps = math.ceil(iterations / algorithm.iterations)
     program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)

@@ -9,6 +9,7 @@ from typing import Annotated, assert_never
 import tyro
 
 import moml
+from moml.cli.reproduce import Table, reproduce
 from moml.errors import MomlError
 
 
@@ -29,6 +30,13 @@ class Demo:
 @dataclass(frozen=True)
 class Methods:
     """List the methods by name."""
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Make one of the paper's tables, or of ours."""
+
+    table: tyro.conf.OmitSubcommandPrefixes[Table]
 
 
 def demo(command: Demo) -> None:
@@ -69,6 +77,7 @@ def methods(command: Methods) -> None:
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
 )
 
 
@@ -80,6 +89,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             demo(command)
         case Methods():
             methods(command)
+        case Reproduce():
+            reproduce(command.table)
         case _:
             assert_never(command)
 

@@ -1,0 +1,153 @@
+"""`moml reproduce`: the paper's tables, and ours, each by one command."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from moml.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Sine:
+    """The sine table: every method at K = 1 and 3, beside the paper's figures."""
+
+    protocol: list[str] = field(default_factory=lambda: ["strict"])
+    """released, released-fresh, paper, strict; several may be given."""
+    k: list[int] = field(default_factory=lambda: [1, 3])
+    """Samples in each of S1, S2, S3."""
+    methods: list[str] | None = None
+    """Rows of the table; all of them by default."""
+    seeds: int = 5
+    """Trained side by side."""
+    iterations: int = 40_000
+    """Of MAML; the other methods get as many samples."""
+    out: Path = Path("reproduce-sine")
+    """Folder for pictures and rows."""
+    json: Path | None = None
+    """File for the rows; by default rows.json in the folder."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Search every method's step sizes on validation tasks; `strict` uses what this finds."""
+
+    k: list[int] = field(default_factory=lambda: [1, 3])
+    """Samples in each of S1, S2, S3."""
+    only_v1: bool = False
+    """Just v1 and MAML with both curvatures and outer rules: 1,120 trainings a K."""
+    seeds: int = 5
+    """Trained side by side, with the whole grid."""
+    iterations: int = 40_000
+    """Of MAML; the other methods get as many samples."""
+    json: Path = Path("sine_settings.json")
+    """File for the step sizes that were found."""
+
+
+Table = (
+    Annotated[Sine, tyro.conf.subcommand("sine")]
+    | Annotated[Search, tyro.conf.subcommand("search")]
+)
+
+
+def reproduce(table: Any) -> None:
+    """Make one of the tables."""
+    COMMANDS[type(table)](table)
+
+
+def _places(out: Path, json: Path | None) -> tuple[Path, Path]:
+    """The folder and the rows' file, both known to be writable."""
+    from moml.run.check import writable_folder
+
+    folder = writable_folder(out)
+    rows = folder / "rows.json" if json is None else json
+    writable_folder(rows.parent)
+    return folder, rows
+
+
+def _counts(seeds: int, iterations: int, k: list[int]) -> None:
+    from moml.run.check import check_count
+
+    check_count("seeds", seeds)
+    check_count("iterations", iterations)
+    if not k:
+        raise ConfigError("k: give at least one number")
+    for each in k:
+        check_count("k", each)
+
+
+def sine(command: Sine) -> None:
+    """Train and test every cell; rows are on disk after each of them."""
+    from moml.paper import sine as table
+    from moml.paper.protocols import PROTOCOLS
+    from moml.report.figures import fitted_curves, learning_curves
+    from moml.report.tables import print_beside_paper, write_json
+
+    _counts(command.seeds, command.iterations, command.k)
+    for name in command.protocol:
+        if name not in PROTOCOLS:
+            raise ConfigError(f"unknown protocol {name!r}; allowed: {', '.join(PROTOCOLS)}")
+    todo = [
+        cell for name in command.protocol for cell in table.cells(name, command.k, command.methods)
+    ]
+    folder, rows_file = _places(command.out, command.json)
+    outcomes, rows = [], []
+    for cell in todo:
+        outcome = table.run_cell(
+            cell, seeds=command.seeds, budget=command.iterations, progress=True
+        )
+        outcomes.append(outcome)
+        rows.append(table.row_of(outcome))
+        write_json(rows, rows_file)
+    for name in command.protocol:
+        mine = [i for i, cell in enumerate(todo) if cell.protocol == name]
+        speed = [outcomes[i].ms for i in mine]
+        paper = [table.printed_ms(todo[i]) for i in mine]
+        print_beside_paper([rows[i] for i in mine], f"Sine, protocol {name}", speed, paper)
+        panels: dict[str, dict[str, Any]] = {f"K = {k}": {} for k in command.k}
+        for i in mine:
+            if outcomes[i].curve:
+                panels[f"K = {todo[i].k}"][todo[i].method] = outcomes[i].curve
+        pictures = [learning_curves(panels, folder / f"objective-{name}")]
+        fits = {
+            f"K = {k}": {todo[i].method: table.fitted(outcomes[i]) for i in mine if todo[i].k == k}
+            for k in command.k
+        }
+        pictures.append(fitted_curves(fits, table.example_waves(), folder / f"fitted-{name}"))
+        print("\n".join(f"picture: {picture}" for picture in pictures))
+    print(f"rows:    {rows_file}")
+
+
+def search(command: Search) -> None:
+    """Search, print each variant's best, and write the file of step sizes."""
+    from moml.paper import search as searching
+    from moml.run.check import writable_folder
+
+    _counts(command.seeds, command.iterations, command.k)
+    writable_folder(command.json.parent)
+    variants = searching.V1 if command.only_v1 else (*searching.V1, *searching.OTHERS)
+    tables = []
+    for k in command.k:
+        began = time.monotonic()
+        for variant in variants:
+            found = searching.search(
+                variant, k, seeds=command.seeds, budget=command.iterations, progress=True
+            )
+            tables.append(found)
+            print(f"K = {k} {variant.label:<32} {found.seconds:6.1f} s  {_best(found.rows[0])}")
+        print(f"K = {k}: {time.monotonic() - began:.1f} s in all", flush=True)
+    said = f"moml reproduce search --seeds {command.seeds} --iterations {command.iterations}"
+    searching.write_settings(searching.steps_file(tables, said), command.json)
+    print(f"step sizes: {command.json}")
+
+
+def _best(row: dict[str, Any]) -> str:
+    score = "all lost" if row["mean"] is None else f"{row['mean']:.3f} ± {row['std']:.3f}"
+    where = " ".join(f"{name} {row[name]:g}" for name in ("eta", "beta", "gamma") if name in row)
+    return f"best {score} at {where}"
+
+
+COMMANDS: dict[type, Callable[[Any], None]] = {Sine: sine, Search: search}

@@ -1,0 +1,141 @@
+"""The search that gives `strict` its step sizes: every method over a grid, on validation tasks."""
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from moml.algorithms.schedule import constant, decay_at
+from moml.paper.sine import (
+    LOSS,
+    NET,
+    SETTINGS,
+    SHOTS,
+    STEPS,
+    VALIDATION,
+    iterations_of,
+    unseen_error,
+)
+from moml.report.tables import write_text
+from moml.run.sweep import sweep
+from moml.tasks import sine
+
+ETA = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
+BETA = [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0]
+ADAM = {"outer": optax.scale_by_adam()}
+
+
+class Variant(NamedTuple):
+    """What is searched over, and under which names `strict` knows its best."""
+
+    label: str
+    method: str
+    options: dict[str, Any]
+    grid: dict[str, list[float]]
+
+
+GRID = {"eta": ETA, "beta": BETA}
+FIRST = {"curvature": "first-order"}
+V1 = (  # the 1,120 trainings a K; beta = 1 is MAML
+    Variant("v1, first-order, sgd", "moml-v1", FIRST, GRID),
+    Variant("v1, first-order, adam", "moml-v1", FIRST | ADAM, GRID),
+    Variant("v1, exact, sgd", "moml-v1", {}, GRID),
+    Variant("v1, exact, adam", "moml-v1", ADAM, GRID),
+)
+OTHERS = (
+    Variant("v1, exact, adam, 3 inner steps", "moml-v1", ADAM | {"inner_steps": 3}, GRID),
+    Variant("joint", "fo-maml", {}, {"eta": ETA, "alpha": [0.0]}),
+    Variant("reptile", "reptile", {}, {"eta": [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]}),
+    Variant("nasa", "nasa", {}, GRID | {"gamma": [0.1]}),
+    Variant("bspiderboost", "bspiderboost", {}, {"eta": ETA}),
+    Variant("moml-v2", "moml-v2", {}, GRID),
+    Variant("localmoml", "localmoml", {}, GRID),
+)
+
+
+class Found(NamedTuple):
+    """A variant's table: a row a setting, the best first."""
+
+    variant: Variant
+    k: int
+    rows: list[dict[str, Any]]
+    seconds: float
+
+
+def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool) -> Found:
+    """Train the whole grid with all seeds as one program; rank by the error on validation tasks."""
+    began = time.monotonic()
+    iterations = iterations_of(variant.method, k, budget)
+    steps = iterations // 5 if variant.method == "localmoml" else iterations
+    done = sweep(
+        variant.method,
+        LOSS,
+        NET.init,
+        sine(),
+        seeds=seeds,
+        grid=variant.grid,
+        iterations=iterations,
+        schedule=constant if variant.method == "bspiderboost" else decay_at(steps * 3 // 4),
+        progress=progress,
+        k=k,
+        **variant.options,
+    )
+    errors = np.asarray(unseen_error(VALIDATION)(done.meta)).reshape(-1, seeds)
+    lost = done.lost.reshape(-1, seeds)
+    rows = []
+    for i, (error, gone) in enumerate(zip(errors, lost, strict=True)):
+        setting = {name: done.settings[i * seeds][name] for name in variant.grid}
+        mean = None if gone.any() else float(error.mean())
+        rows.append(setting | {"mean": mean, "std": float(error.std()), "lost": int(gone.sum())})
+    rows.sort(key=lambda row: np.inf if row["mean"] is None else row["mean"])
+    return Found(variant, k, rows, time.monotonic() - began)
+
+
+def best(
+    found: Found, keep: Callable[[dict[str, Any]], bool] = lambda row: True
+) -> dict[str, float]:
+    """The step sizes of the best row that `keep` lets through."""
+    row = next(row for row in found.rows if keep(row))
+    return {name: row[name] for name in ("eta", "beta", "gamma") if name in row}
+
+
+def steps_file(tables: list[Found], command: str) -> dict[str, Any]:
+    """What `strict` reads: each method's own step sizes, and how they were found."""
+    steps: dict[str, dict[str, Any]] = {}
+
+    def put(name: str, found: Found, keep: Any = lambda row: True) -> None:
+        steps.setdefault(name, {})[str(found.k)] = best(found, keep)
+
+    for found in tables:
+        label = found.variant.label
+        if label == "v1, exact, sgd":
+            put("maml", found, lambda row: row["beta"] == 1)
+            put("moml-v1", found, lambda row: row["beta"] < 1)
+        elif label == "v1, exact, adam":
+            put("moml-searched", found)
+        elif "," not in label:
+            put(label, found)
+    device = jax.devices()[0]
+    machine = f"{device.device_kind}, jax {jax.__version__}, Python {platform.python_version()}"
+    shown = [
+        {"variant": f.variant.label, "k": f.k, "seconds": round(f.seconds, 1), "best": f.rows[:3]}
+        for f in tables
+    ]
+    return {
+        "command": command,
+        "machine": machine,
+        "test": f"{SHOTS} shots, {STEPS} steps, validation tasks of seed {VALIDATION}",
+        "steps": steps,
+        "tables": shown,
+    }
+
+
+def write_settings(content: dict[str, Any], path: Path = SETTINGS) -> None:
+    """Put the file down whole."""
+    write_text(json.dumps(content, indent=1) + "\n", path)

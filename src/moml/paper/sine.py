@@ -1,0 +1,299 @@
+"""The paper's first table: sine regression, every method, K = 1 and 3."""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.algorithms.adapt import gradient_steps
+from moml.algorithms.recipes import Method, method
+from moml.algorithms.schedule import constant, decay_at
+from moml.algorithms.spider import Cycle
+from moml.errors import ConfigError
+from moml.models import mlp, mse
+from moml.paper import released
+from moml.paper.protocols import NAMED, PRINTED, PROTOCOLS, Protocol, Steps
+from moml.run.evaluate import test_errors
+from moml.run.sweep import Sweep, mean_of_seeds, sweep
+from moml.tasks import sine, unseen_sine
+from moml.types import Batch, Hyper, Need, Params
+
+SHOTS, STEPS, UNSEEN, QUERIES = 10, 10, 500, 100
+NET = mlp(1, 40, 40, 1)
+LOSS = mse(NET.predict)
+TEST = gradient_steps(LOSS, STEPS)  # how every method is tested: ten steps of 0.01
+TESTED_WITH = Hyper(eta=1.0, alpha=0.01)
+CONTROLS = ("untrained", "joint")
+OURS = ("moml", "moml-searched")
+SETTINGS = Path(__file__).with_name("sine_settings.json")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of the table: what is trained, under which protocol."""
+
+    protocol: str
+    method: str
+    k: int
+    steps: Steps
+
+    @property
+    def switches(self) -> Protocol:
+        """The protocol's switches."""
+        return PROTOCOLS[self.protocol]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained and tested cell."""
+
+    cell: Cell
+    run: Sweep
+    curve: list[tuple[int, np.ndarray]]  # samples drawn, objective of each seed
+    errors: np.ndarray  # [seeds]
+    iterations: int
+    seconds: float  # training, compilation included, scoring not
+    ms: float | None  # milliseconds per iteration and run, compiled, all seeds at once
+
+
+def names_of(protocol: str) -> tuple[str, ...]:
+    """The rows of a protocol's table."""
+    return (*CONTROLS, *PRINTED, *(OURS if protocol == "strict" else ()))
+
+
+@cache
+def searched() -> dict[str, Any]:
+    """The step sizes that `moml reproduce search` found on validation tasks."""
+    return json.loads(SETTINGS.read_text())["steps"]
+
+
+def steps_of(protocol: str, name: str, k: int) -> Steps:
+    """Step sizes of a cell: named by the released code, or found by our search."""
+    if protocol == "strict":
+        known = {"untrained": "joint", "moml": "moml-searched"}.get(name, name)
+        found = searched().get(known, {}).get(str(k))
+        if found is None:
+            tried = sorted(searched().get(known, {}))
+            raise ConfigError(f"no searched step sizes for {name} at k = {k}; known k: {tried}")
+        return Steps(**found)
+    like = "maml" if name in CONTROLS else name
+    return NAMED[like][k] if k in NAMED[like] else NAMED[like][1 if k < 3 else 3]
+
+
+def cells(protocol: str, ks: list[int], methods: list[str] | None) -> list[Cell]:
+    """The cells of a table, in its order."""
+    known = names_of(protocol)
+    for name in methods or ():
+        if name not in known:
+            raise ConfigError(f"unknown method {name!r}; {protocol} has: {', '.join(known)}")
+    chosen = [name for name in known if methods is None or name in methods]
+    return [Cell(protocol, name, k, steps_of(protocol, name, k)) for k in ks for name in chosen]
+
+
+def recorded_init() -> Params:
+    """The one network that the released code starts every seed from."""
+    saved = np.load(Path(__file__).with_name("released_sine.npz"))
+    blank = NET.init(jax.random.key(0))
+    layers = lambda net: [*net.body, net.head]
+    where = lambda net: [leaf for layer in layers(net) for leaf in (layer.weight, layer.bias)]
+    names = [f"{part}{i}" for i in range(3) for part in ("weight", "bias")]
+    return eqx.tree_at(where, blank, [jnp.asarray(saved[name], float) for name in names])
+
+
+def iterations_of(name: str, k: int, budget: int) -> int:
+    """Iterations on the samples of `budget` iterations of MAML, as the released code counts."""
+    match name:
+        case "untrained":
+            return 0
+        case "nasa":
+            return max(1, budget * 3 // 25)
+        case "localmoml":  # whole rounds of H = 5, each of which draws K0 = 2K samples more
+            return max(1, int(budget // 1.4) // 5) * 5
+        case "bspiderboost":
+            return max(1, int(budget * 3 // (10 / 3 + 3 * 2 / 3)))
+    return budget
+
+
+def compose(cell: Cell) -> Method:
+    """The method of a cell, with its protocol's switches."""
+    p, name, k = cell.switches, cell.method, cell.k
+    curvature = {} if name == "reptile" else {"curvature": "exact" if p.exact else "first-order"}
+    shape: dict[str, Any] = {"n": 25, "tasks_per_step": 3, "k": k}
+    apart = {} if name == "reptile" else {"independent_hessian": p.independent_hessian}
+    match name:
+        case "untrained" | "joint":  # joint training is MAML at alpha = 0
+            chosen = method("fo-maml", LOSS, **shape)
+        case "moml" | "moml-searched":
+            chosen = method("moml", LOSS, **shape, shots=SHOTS, test_steps=STEPS)
+        case "moml-v2":
+            both = {"eager": p.eager, "two_batches": p.two_batches}
+            chosen = method(name, LOSS, **shape, **curvature, **apart, **both)
+        case "moml-v1" | "nasa":
+            chosen = method(name, LOSS, **shape, **curvature, **apart, eager=p.eager)
+        case _:
+            chosen = method(name, LOSS, **shape, **curvature, **apart)
+    return _with_quirks(chosen, cell)
+
+
+def _with_quirks(chosen: Method, cell: Cell) -> Method:
+    """What the released code does otherwise, where it is not a matter of step sizes."""
+    p, name = cell.switches, cell.method
+    adapt, needs = chosen.adaptation(1), chosen.algorithm.needs
+    algorithm = chosen.algorithm
+    if name == "bspiderboost" and p.uncoupled:
+        double = needs.small._replace(support=2 * cell.k, query=2 * cell.k)
+        algorithm = released.uncoupled_spider(LOSS, adapt, Cycle(needs.large, double))
+    if p.replacement and name not in ("reptile", "nasa"):
+        is_need = lambda need: isinstance(need, Need)
+        more = lambda need: need._replace(replace=True)
+        needs = jax.tree.map(more, algorithm.needs, is_leaf=is_need)
+        algorithm = algorithm._replace(needs=needs)
+        if name == "moml-v1":
+            algorithm = released.in_turn(LOSS, adapt, chosen.memory, needs, once=False)
+        if name == "moml-v2":
+            weight = released.leak if p.leak else released.one
+            memory = chosen.memory
+            algorithm = released.in_turn(LOSS, adapt, memory, needs, weight=weight, once=True)
+    return chosen._replace(algorithm=algorithm)
+
+
+def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int = 10) -> Outcome:
+    """Train a cell with all its seeds at once and test it."""
+    p, steps = cell.switches, cell.steps
+    chosen = compose(cell)
+    iterations = iterations_of(cell.method, cell.k, budget)
+    scaled = p.through_average and cell.method in ("moml-v1", "nasa", "localmoml")
+    grid = {
+        "eta": [steps.eta * (steps.beta if scaled else 1.0)],
+        "beta": [chosen.beta if cell.method == "moml" else steps.beta],
+        "gamma": [steps.gamma],
+        "alpha": [0.0 if cell.method == "joint" else 0.01],
+    }
+    count = -(-iterations // chosen.algorithm.iterations)  # calls of `step`
+    decays = cell.method != "bspiderboost"
+    objective = _objective()
+    curve: list[tuple[int, np.ndarray]] = []
+    clock = {"start": time.monotonic(), "scoring": 0.0, "first": 0.0}
+
+    def score(step: int, meta: Any, hyper: Any) -> None:
+        began = time.monotonic()
+        clock["first"] = clock["first"] or began
+        curve.append((step, np.asarray(objective(meta))))
+        clock["scoring"] += time.monotonic() - began
+
+    init = recorded_init() if p.shared_init else None
+    done = sweep(
+        chosen,
+        LOSS,
+        NET.init if init is None else lambda key: init,
+        sine(),
+        seeds=seeds,
+        grid=grid,
+        iterations=iterations,
+        schedule=decay_at(max(0, int(0.75 * count) - 1)) if decays else constant,
+        chunk=max(1, -(-count // points)),
+        on_chunk=score,
+        progress=progress,
+    )
+    ended = time.monotonic()
+    steady = ended - clock["first"] - clock["scoring"]
+    after = count - (curve[0][0] if curve else 0)
+    per_call = chosen.algorithm.iterations * seeds
+    ms = 1e3 * steady / (after * per_call) if after and iterations else None
+    drawn = done.samples / max(1, count)
+    seconds = ended - clock["start"] - clock["scoring"]
+    curve = [(round(step * drawn), values) for step, values in curve]
+    return Outcome(cell, done, curve, final_errors(cell, done), iterations, seconds, ms)
+
+
+@cache
+def _objective() -> Any:
+    """F at the training tasks, from 100 inner and 100 other points a task, one number a member."""
+    one = test_errors(LOSS, gradient_steps(LOSS), sine(), jax.random.key(1), shots=100, queries=100)
+    return jax.jit(jax.vmap(lambda meta: jnp.mean(one(meta, TESTED_WITH))))
+
+
+@cache
+def unseen_error(seed: int) -> Any:
+    """Mean error over unseen tasks of every member; `seed` picks the tasks."""
+    tasks = unseen_sine(jax.random.key(seed), UNSEEN)
+    key = jax.random.key(seed + 1)
+    one = test_errors(LOSS, TEST, tasks, key, shots=SHOTS, queries=QUERIES)
+    return jax.jit(jax.vmap(lambda meta: jnp.mean(one(meta, TESTED_WITH))))
+
+
+@cache
+def _five_waves() -> Any:
+    support, scored = released.test_waves()
+
+    def wave(meta: Any, few: Any, many: Any) -> Any:
+        return LOSS(TEST.merge(meta, TEST.apply(meta, few, TESTED_WITH)), many)
+
+    each = jax.vmap(wave, (None, 0, 0))
+    return jax.jit(jax.vmap(lambda meta: jnp.mean(each(meta, support, scored))))
+
+
+VALIDATION, FINAL = 1000, 2023  # seeds of the tasks that step sizes are chosen on, and of the test
+
+
+def final_errors(cell: Cell, done: Sweep) -> np.ndarray:
+    """Test error of each seed under the cell's protocol."""
+    test = _five_waves() if cell.switches.five_waves else unseen_error(FINAL)
+    return np.asarray(test(done.meta))
+
+
+def printed_ms(cell: Cell) -> float | None:
+    """The paper's milliseconds per iteration."""
+    return PRINTED.get(cell.method, {}).get(cell.k, (None, None, None))[2]
+
+
+@cache
+def example_waves() -> tuple[Batch, Batch]:
+    """Five unseen tasks to look at: the samples adapted on, and the waves."""
+    tasks, ids = unseen_sine(jax.random.key(4), 5), jnp.arange(5, dtype=jnp.int32)
+    few, many = (tasks.draw(jax.random.key(i), ids, size) for i, size in ((6, SHOTS), (5, 300)))
+    order = jnp.argsort(many.x[:, :, 0], axis=1)[..., None]
+    return few, jax.tree.map(lambda v: jnp.take_along_axis(v, order, axis=1), many)
+
+
+def fitted(outcome: Outcome) -> np.ndarray:
+    """What seed 0 predicts on the example waves after adapting to each: [5, points]."""
+    few, many = example_waves()
+
+    def wave(meta: Any, few: Batch, x: Any) -> Any:
+        return NET.predict(TEST.merge(meta, TEST.apply(meta, few, TESTED_WITH)), x)[:, 0]
+
+    first = jax.tree.map(lambda leaf: leaf[0], outcome.run.meta)
+    return np.asarray(jax.jit(jax.vmap(wave, (None, 0, 0)))(first, few, many.x))
+
+
+def row_of(outcome: Outcome) -> dict[str, Any]:
+    """A result row, in the one form that all tables share."""
+    cell, run = outcome.cell, outcome.run
+    mean, std = mean_of_seeds(outcome.errors, run.lost)
+    printed = PRINTED.get(cell.method, {}).get(cell.k, (None, None, None))
+    used = asdict(cell.steps) | {"beta": float(np.asarray(run.hyper.beta)[0])}
+    return {
+        "table": "sine",
+        "dataset": "sine",
+        "setting": {"k": cell.k, "eta": used["eta"], "beta": round(used["beta"], 6)},
+        "method": cell.method,
+        "protocol": cell.protocol,
+        "metric": "test_error",
+        "mean": mean,
+        "std": std,
+        "seeds": len(run.settings),
+        "lost": int(run.lost.sum()),
+        "paper_mean": printed[0],
+        "paper_std": printed[1],
+        "samples": run.samples,
+        "iterations": outcome.iterations,
+        "seconds": round(outcome.seconds, 2),
+    }
