@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,8 +47,27 @@ class Search:
     """File for the step sizes that were found."""
 
 
+@dataclass(frozen=True)
+class Shots:
+    """When memory pays: the error over beta and shots, with the matching rule drawn across."""
+
+    full: bool = False
+    """The whole study (K 1, 2, 5; noise 0, 1; 1 to 10 steps; more tasks): minutes on a GPU."""
+    k: list[int] | None = None
+    """Samples in each of S1, S2, S3; 1, 2 and 5 by default."""
+    seeds: int | None = None
+    """Trained side by side; 2, or 3 in the full form."""
+    iterations: int | None = None
+    """Training steps; 10,000, or 40,000 in the full form."""
+    out: Path = Path("reproduce-shots")
+    """Folder for the picture and the rows."""
+    json: Path | None = None
+    """File for the rows; by default rows.json in the folder."""
+
+
 Table = (
     Annotated[Sine, tyro.conf.subcommand("sine")]
+    | Annotated[Shots, tyro.conf.subcommand("shots")]
     | Annotated[Search, tyro.conf.subcommand("search")]
 )
 
@@ -121,6 +140,38 @@ def sine(command: Sine) -> None:
     print(f"rows:    {rows_file}")
 
 
+def shots(command: Shots) -> None:
+    """Train and test every surface; rows are on disk after each of them."""
+    from moml.paper import shots as study
+    from moml.report.shots_figure import shots_figure
+    from moml.report.tables import write_json
+
+    plan = study.FULL if command.full else study.Plan()
+    ks = None if command.k is None else tuple(command.k)
+    given: dict[str, Any] = {"ks": ks, "seeds": command.seeds, "iterations": command.iterations}
+    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    _counts(plan.seeds, plan.iterations, list(plan.ks))
+    folder, rows_file = _places(command.out, command.json)
+    todo = [(k, noise, 25) for noise in plan.noises for k in plan.ks]
+    todo += [(1, 0.0, n) for n in plan.more_tasks]
+    surfaces, rows = [], []
+    for k, noise, n in todo:
+        found = study.surface(plan, k, noise, n=n, progress=True)
+        surfaces.append(found)
+        rows += study.rows_of(found, plan)
+        write_json(rows, rows_file)
+    for n in (25, *plan.more_tasks):
+        print(f"n = {n}: per cent above the best beta's error, mean and worst over the cells")
+        for verdict in study.verdicts([found for found in surfaces if found.n == n], plan):
+            print(
+                f"  {verdict.steps:2} steps  {verdict.name:<14} {verdict.mean:7.1f} "
+                f"{verdict.worst:7.0f}   ({verdict.cells} cells)"
+            )
+    paper_tasks = [found for found in surfaces if found.n == 25]
+    print(f"picture: {shots_figure(paper_tasks, study.SHOTS, folder / 'shots')}")
+    print(f"rows:    {rows_file}")
+
+
 def search(command: Search) -> None:
     """Search, print each variant's best, and write the file of step sizes."""
     from moml.paper import search as searching
@@ -150,4 +201,4 @@ def _best(row: dict[str, Any]) -> str:
     return f"best {score} at {where}"
 
 
-COMMANDS: dict[type, Callable[[Any], None]] = {Sine: sine, Search: search}
+COMMANDS: dict[type, Callable[[Any], None]] = {Sine: sine, Shots: shots, Search: search}

@@ -9,12 +9,21 @@ import numpy as np
 from moml.errors import ConfigError
 
 PALETTE = (
-    "#777777", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000",
-    "#b39700", "#7f3c8d",
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b39700", "#7f3c8d",
+    "#117733", "#882255",
 )  # fmt: skip
+COLOURS = dict(
+    zip(
+        ("maml", "moml-v1", "moml", "nasa", "moml-v2", "localmoml", "reptile", "bspiderboost",
+         "moml-searched", "joint"),
+        PALETTE,
+        strict=True,
+    )
+) | {"untrained": "#777777"}  # fmt: skip
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Matplotlib, drawing to files."""
     try:
         import matplotlib
     except ImportError as error:
@@ -33,8 +42,8 @@ def curves_and_fits(
     path: Path,
 ) -> Path:
     """Left: error against iterations, a band over seeds. Right: one unseen task, adapted to."""
-    plt = _pyplot()
-    colour = dict(zip(fits, PALETTE, strict=False))
+    plt = pyplot()
+    colour = COLOURS
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for label, value in flat.items():
         left.axhline(value, color=colour[label], linestyle=":", label=label)
@@ -58,16 +67,16 @@ def curves_and_fits(
     right.set(xlabel="x", ylabel="y")
     right.set_title("one unseen task, adapted to", fontsize=10)
     right.legend(frameon=False, fontsize=8)
-    return _save(figure, path)
+    return save(figure, path)
 
 
-def _save(figure: Any, path: Path) -> Path:
+def save(figure: Any, path: Path) -> Path:
     """Write PNG and SVG, and say where the PNG is."""
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     for suffix in (".svg", ".png"):
         figure.savefig(path.with_suffix(suffix), dpi=150)
-    _pyplot().close(figure)
+    pyplot().close(figure)
     return path.with_suffix(".png")
 
 
@@ -75,11 +84,12 @@ def learning_curves(
     panels: Mapping[str, Mapping[str, Sequence[tuple[int, np.ndarray]]]], path: Path
 ) -> Path:
     """The objective against samples drawn: a panel a K, a line a method, a band over seeds."""
-    figure, row = _pyplot().subplots(
+    figure, row = pyplot().subplots(
         1, len(panels), figsize=(5.5 * len(panels), 4.2), layout="constrained", squeeze=False
     )
     for axes, (title, curves) in zip(row[0], panels.items(), strict=True):
-        for colour, (label, curve) in zip(PALETTE, curves.items(), strict=False):
+        for label, curve in curves.items():
+            colour = COLOURS[label]
             samples = [drawn for drawn, _ in curve]
             values = np.stack([value for _, value in curve])
             axes.plot(samples, np.nanmean(values, axis=1), color=colour, label=label)
@@ -89,7 +99,7 @@ def learning_curves(
         axes.yaxis.set_major_formatter("{x:g}")
         axes.set_title(title, fontsize=10)
         axes.legend(frameon=False, fontsize=8)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def fitted_curves(
@@ -97,16 +107,16 @@ def fitted_curves(
 ) -> Path:
     """Five unseen tasks across, a row a K: the wave, its few samples, every method's fit."""
     few, many = waves
-    figure, grid = _pyplot().subplots(
+    figure, grid = pyplot().subplots(
         len(panels), 5, figsize=(15, 3 * len(panels)), layout="constrained", squeeze=False
     )
     for row, (title, fits) in zip(grid, panels.items(), strict=True):
         for i, axes in enumerate(row):
             x = many.x[i, :, 0]
             axes.plot(x, many.y[i, :, 0], color="black", linewidth=1, label="the task")
-            for colour, (label, fit) in zip(PALETTE, fits.items(), strict=False):
-                axes.plot(x, fit[i], color=colour, linewidth=1.1, label=label)
+            for label, fit in fits.items():
+                axes.plot(x, fit[i], color=COLOURS[label], linewidth=1.1, label=label)
             axes.plot(few.x[i, :, 0], few.y[i, :, 0], "k.", markersize=6)
         row[0].set_ylabel(title)
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
-    return _save(figure, path)
+    return save(figure, path)

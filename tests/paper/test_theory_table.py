@@ -1,0 +1,138 @@
+"""The theorem's measurement: its averages, its rows, its picture."""
+
+import json
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moml.algorithms.adapt import gradient_steps
+from moml.algorithms.diagnostics import diagnose, samples_of
+from moml.algorithms.recipes import method
+from moml.errors import ConfigError
+from moml.paper import theory
+from moml.paper.theory import LINES, LOSS, logistic, run_theory, squared_bias, watched
+from moml.report.theory_figure import LOOKS, theory_figure
+from moml.run.train import run_key
+from moml.tasks.sampler import draw, fetch
+from moml.types import Hyper
+from tests.algorithms.common import quick_jit
+
+ROW = (
+    "table dataset setting method protocol metric mean std seeds lost paper_mean paper_std "
+    "samples iterations seconds"
+)
+
+
+def test_two_sums_give_the_average_of_the_iterates():
+    tasks = logistic(jax.random.key(3))
+    plain = method("moml-v1", LOSS, n=20, k=1).algorithm
+    summing, hyper = watched(plain), Hyper(eta=0.1, beta=0.3, alpha=1.0)
+    a, b = plain.init(jnp.zeros(10), hyper), summing.init(jnp.zeros(10), hyper)
+    one, other = quick_jit(plain.step), quick_jit(summing.step)
+    sample = quick_jit(lambda key: fetch(draw(key, plain.needs, tasks), tasks))
+    path, sums = [], []
+    for t in range(12):
+        visit = sample(jax.random.key(t))
+        before = a.meta
+        (a, _), (b, _) = one(a, visit, hyper), other(b, visit, hyper)
+        path.append(a.meta)
+        sums.append(b.total)
+        np.testing.assert_array_equal(b.ids, visit.ids)
+        np.testing.assert_allclose(b.before, before, rtol=1e-12)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), a, b.inner)
+    assert int(b.steps) == 12
+    np.testing.assert_allclose((sums[11] - sums[8]) / 3, np.mean(path[9:], axis=0), rtol=1e-12)
+
+
+def test_squared_bias_is_that_of_all_pairs_of_seeds():
+    grads = np.random.default_rng(0).normal(size=(2, 4, 3))
+    pairs = [grads[0, i] @ grads[0, j] for i in range(4) for j in range(4) if i != j]
+    np.testing.assert_allclose(squared_bias(grads)[0].mean(), np.mean(pairs), rtol=1e-12)
+    lost = np.concatenate([grads, np.full((2, 1, 3), np.nan)], axis=1)  # takes no part
+    np.testing.assert_allclose(squared_bias(lost)[:, :4], squared_bias(grads), rtol=1e-12)
+    assert np.isnan(squared_bias(lost[:, 3:])).all()
+
+
+@pytest.fixture(scope="module")
+def small():
+    seen = []
+    chosen = ["moml-v1", "moml-v1-scheduled", "moml-v2-theoretical"]
+    result = run_theory(
+        full=False,
+        seeds=2,
+        progress=False,
+        on_row=seen.append,
+        plan={0.002: 320, 0.0005: 320},
+        methods=chosen,
+    )
+    assert seen == result.rows
+    return result
+
+
+def test_rows_have_the_form_of_all_tables(small):
+    for row in small.rows:
+        assert list(row) == ROW.split()
+        assert (row["table"], row["dataset"], row["seeds"], row["lost"]) == (
+            "theory",
+            "logistic",
+            2,
+            0,
+        )
+        assert {"k", "eta", "beta", "s2"} == set(row["setting"])
+        assert row["protocol"] == {"independent": "paper", "shared": "strict"}[row["setting"]["s2"]]
+        assert row["mean"] > 0 or row["metric"] == "squared_bias"
+    json.dumps(small.rows, allow_nan=False)
+    of = lambda **want: [r for r in small.rows if all(r[name] == want[name] for name in want)]
+    assert len(of(metric="gap_at_average")) == 3 * 2 * 2  # methods, etas, S2
+    drawn = {r["samples"] for r in of(protocol="paper") if r["setting"]["eta"] == 0.002}
+    assert max(drawn) < 1.15 * min(drawn)  # all lines alike, but for rounding
+
+
+def test_the_floor_is_that_of_the_average_of_the_last_quarter(small):
+    """Against the same run step by step."""
+    tasks, hyper = logistic(jax.random.key(0)), Hyper(eta=0.002, beta=0.02, alpha=1.0)
+    algorithm = method("moml-v1", LOSS, n=20, k=1, independent_hessian=True).algorithm
+    visit = lambda key: fetch(draw(key, algorithm.needs, tasks), tasks)
+    step = quick_jit(lambda state, key: algorithm.step(state, visit(key), hyper)[0])
+    state, path = algorithm.init(jnp.zeros(10), hyper), []
+    for t in range(320):
+        state = step(state, jax.random.fold_in(run_key(1), t))
+        path.append(np.asarray(state.meta))
+    exact = quick_jit(diagnose(LOSS, gradient_steps(LOSS), 20, samples_of(tasks)))
+    gaps = [
+        float(exact(jnp.asarray(w), hyper).gap)
+        for w in (*path[249::10], np.mean(path[240:], axis=0))
+    ]
+    m = small.measured[0]
+    got = [m.readings[name][1] for name in ("gap_at_average", "mean_gap")]
+    np.testing.assert_allclose(got, [gaps[-1], np.mean(gaps[:-1])], rtol=1e-9)
+    assert m.curve[-1, 1] == m.readings["gap_at_average"][1]
+    assert (m.line.label, m.iterations, m.samples[-1]) == ("moml-v1", 320, 320 * 9)
+
+
+def test_the_schedule_of_beta(small):
+    rows = [r for r in small.rows if r["method"] == "moml-v1-scheduled"]
+    betas = {r["setting"]["eta"]: r["setting"]["beta"] for r in rows}
+    np.testing.assert_allclose([betas[0.002], betas[0.0005]], [0.02, 0.02 * 4 ** (-2 / 3)])
+
+
+def test_both_pictures_are_written(small, tmp_path):
+    assert set(LOOKS) == {line.label for line in LINES}
+    picture = theory_figure(small, tmp_path / "theory")
+    assert picture == tmp_path / "theory.png"
+    assert all((tmp_path / f"theory{end}").stat().st_size > 10_000 for end in (".png", ".svg"))
+
+
+def test_a_lost_seed_is_counted_and_left_out(small):
+    m = small.measured[0]
+    lost = {name: np.array([np.nan, 3.0]) for name in m.readings}
+    row = theory.rows_of(m._replace(readings=lost))[0]
+    assert (row["lost"], row["mean"], row["std"]) == (1, 3.0, 0.0)
+
+
+def test_an_unknown_method_is_named():
+    with pytest.raises(ConfigError, match="'mamml'; the table has: maml, moml-v1"):
+        run_theory(full=False, seeds=1, progress=False, methods=["mamml"])
