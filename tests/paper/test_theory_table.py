@@ -43,7 +43,6 @@ def test_two_sums_give_the_average_of_the_iterates():
         np.testing.assert_array_equal(b.ids, visit.ids)
         np.testing.assert_allclose(b.before, before, rtol=1e-12)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), a, b.inner)
-    assert int(b.steps) == 12
     np.testing.assert_allclose((sums[11] - sums[8]) / 3, np.mean(path[9:], axis=0), rtol=1e-12)
 
 
@@ -60,14 +59,16 @@ def test_squared_bias_is_that_of_all_pairs_of_seeds():
 def small():
     seen = []
     chosen = ["moml-v1", "moml-v1-scheduled", "moml-v2-theoretical"]
-    result = run_theory(
-        full=False,
-        seeds=2,
-        progress=False,
-        on_row=seen.append,
-        plan={0.002: 320, 0.0005: 320},
-        methods=chosen,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "jit", quick_jit)
+        result = run_theory(
+            full=False,
+            seeds=2,
+            progress=False,
+            on_row=seen.append,
+            plan={0.002: 320, 0.0005: 320},
+            methods=chosen,
+        )
     assert seen == result.rows
     return result
 

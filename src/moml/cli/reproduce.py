@@ -59,6 +59,8 @@ class Shots:
     """Trained side by side; 2, or 3 in the full form."""
     iterations: int | None = None
     """Training steps; 10,000, or 40,000 in the full form."""
+    rows: Path | None = None
+    """Rows made earlier: judge and draw these, train nothing."""
     out: Path = Path("reproduce-shots")
     """Folder for the picture and the rows."""
     json: Path | None = None
@@ -144,7 +146,7 @@ def shots(command: Shots) -> None:
     """Train and test every surface; rows are on disk after each of them."""
     from moml.paper import shots as study
     from moml.report.shots_figure import shots_figure
-    from moml.report.tables import write_json
+    from moml.report.tables import read_json, write_json
 
     plan = study.FULL if command.full else study.Plan()
     ks = None if command.k is None else tuple(command.k)
@@ -152,15 +154,19 @@ def shots(command: Shots) -> None:
     plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
     _counts(plan.seeds, plan.iterations, list(plan.ks))
     folder, rows_file = _places(command.out, command.json)
-    todo = [(k, noise, 25) for noise in plan.noises for k in plan.ks]
-    todo += [(1, 0.0, n) for n in plan.more_tasks]
-    surfaces, rows = [], []
-    for k, noise, n in todo:
-        found = study.surface(plan, k, noise, n=n, progress=True)
-        surfaces.append(found)
-        rows += study.rows_of(found, plan)
-        write_json(rows, rows_file)
-    for n in (25, *plan.more_tasks):
+    if command.rows is not None:
+        surfaces, plan = study.surfaces_of(read_json(command.rows))
+        rows_file = command.rows
+    else:
+        todo = [(k, noise, 25) for noise in plan.noises for k in plan.ks]
+        todo += [(1, 0.0, n) for n in plan.more_tasks]
+        surfaces, rows = [], []
+        for k, noise, n in todo:
+            found = study.surface(plan, k, noise, n=n, progress=True)
+            surfaces.append(found)
+            rows += study.rows_of(found, plan)
+            write_json(rows, rows_file)
+    for n in dict.fromkeys(found.n for found in surfaces):
         print(f"n = {n}: per cent above the best beta's error, mean and worst over the cells")
         for verdict in study.verdicts([found for found in surfaces if found.n == n], plan):
             print(
@@ -168,6 +174,11 @@ def shots(command: Shots) -> None:
                 f"{verdict.worst:7.0f}   ({verdict.cells} cells)"
             )
     paper_tasks = [found for found in surfaces if found.n == 25]
+    for noise in dict.fromkeys(found.noise for found in paper_tasks):
+        print(f"label noise {noise:g}: the same for so many times the bare rule, n = 25")
+        print(" " * 10 + "".join(f"{factor:7}" for factor in study.FACTORS))
+        for steps, line in study.factors(paper_tasks, plan, noise):
+            print(f"  {steps:2} steps" + "".join(f"{value:7.1f}" for value in line))
     print(f"picture: {shots_figure(paper_tasks, study.SHOTS, folder / 'shots')}")
     print(f"rows:    {rows_file}")
 

@@ -16,6 +16,7 @@ import optax
 from moml.algorithms.adapt import gradient_steps
 from moml.algorithms.matching import match_beta
 from moml.algorithms.schedule import decay_at
+from moml.errors import DataError
 from moml.paper.sine import LOSS, NET, TESTED_WITH
 from moml.run.sweep import sweep
 from moml.tasks import sine, unseen_sine
@@ -59,8 +60,6 @@ class Surface(NamedTuple):
     betas: np.ndarray  # [beta], descending
     errors: np.ndarray  # [beta, shots, steps]
     spread: np.ndarray  # the same, standard deviation over seeds
-    etas: np.ndarray  # the same, the best eta
-    lost: int
     samples: int
     seconds: float
 
@@ -128,8 +127,6 @@ def surface(plan: Plan, k: int, noise: float, *, n: int = 25, progress: bool = F
         np.array(betas),
         pick(mean),
         pick(errors.std(axis=2)),
-        np.array(plan.etas)[best],
-        int(done.lost.sum()),
         done.samples,
         time.monotonic() - began,
     )
@@ -189,6 +186,28 @@ def rows_of(found: Surface, plan: Plan) -> list[dict[str, Any]]:
     return rows
 
 
+def surfaces_of(rows: list[dict[str, Any]]) -> tuple[list[Surface], Plan]:
+    """Rows back into surfaces, so that they can be judged and drawn without training again."""
+    try:
+        ordered = [(tuple(row["setting"][a] for a in ("n", "k", "noise")), row) for row in rows]
+        steps = sorted({row["setting"]["steps"] for row in rows})
+        surfaces = []
+        for n, k, noise in dict.fromkeys(place for place, _ in ordered):
+            mine = [row for place, row in ordered if place == (n, k, noise)]
+            betas = sorted({row["setting"]["beta"] for row in mine}, reverse=True)
+            shape = (len(betas), len(SHOTS), len(steps))
+            values = lambda name, rows=mine: np.array([row[name] for row in rows], float)
+            errors = np.nan_to_num(values("mean"), nan=np.inf).reshape(shape)
+            spread = values("std").reshape(shape)
+            first = mine[0]
+            surfaces.append(
+                Surface(n, k, noise, np.array(betas), errors, spread, first["samples"], 0.0)
+            )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DataError(f"these are not rows of `moml reproduce shots`: {error}") from error
+    return surfaces, Plan(steps=tuple(steps), seeds=rows[0]["seeds"])
+
+
 class Verdict(NamedTuple):
     """Over the cells: the mean and the worst excess, in per cent, of a way to choose beta."""
 
@@ -216,3 +235,24 @@ def verdicts(surfaces: list[Surface], plan: Plan) -> list[Verdict]:
             mean, worst = float(np.nanmean(over)), float(np.nanmax(over))
             out.append(Verdict(name, steps, cells, mean, worst))
     return out
+
+
+FACTORS = (1.26, 1.0, 0.8, 0.63, 0.5, 0.4, 0.32, 0.25)
+
+
+def factors(surfaces: list[Surface], plan: Plan, noise: float) -> list[tuple[int, list[float]]]:
+    """For each number of steps: the mean excess of so many times the bare rule, FACTORS in turn."""
+    chosen = [found for found in surfaces if found.noise == noise]
+    table = []
+    for t, steps in enumerate(plan.steps):
+        line = []
+        for factor in FACTORS:
+            over = []
+            for found in chosen:
+                for shots in SHOTS:
+                    rule = match_beta(found.k, shots, floor=0.0)
+                    beta = rule if rule == 1 else min(1.0, factor * rule)
+                    over.append(excess(found, shots, t, max(beta, float(found.betas.min()))))
+            line.append(float(np.nanmean(over)))
+        table.append((steps, line))
+    return table

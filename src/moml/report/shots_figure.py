@@ -35,11 +35,19 @@ def shots_figure(surfaces: list[Any], shots: tuple[int, ...], path: Path) -> Pat
         place = np.arange(len(rows))[::-1]
         rule = [match_beta(found.k, s, floor=0.0) for s in shots]
         y = np.interp(np.log(rule), rows, place)
-        axes.plot(range(len(shots)), y, "o-", color="#d55e00", markersize=4, label="matching rule")
+        axes.plot(
+            range(len(shots)),
+            y,
+            "o-",
+            color="#d55e00",
+            markersize=13,
+            markerfacecolor="none",
+            label="rule",
+        )
         axes.set_xticks(range(len(shots)), [str(s) for s in shots])
         axes.set_yticks(range(len(found.betas)), [f"{b:.2g}" for b in found.betas], fontsize=7)
         axes.set_title(f"K = {found.k}, label noise {found.noise:g}", fontsize=10)
         axes.set(xlabel="shots at test", ylabel="β (1 is MAML)")
-    grid[0, 0].legend(loc="upper right", fontsize=7)
+    grid[0, 0].legend(loc="lower left", fontsize=7)
     figure.colorbar(image, ax=grid, label="% above the best β's error", shrink=0.7)
     return save(figure, path)

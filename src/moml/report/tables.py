@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from moml.errors import ConfigError
+from moml.errors import ConfigError, DataError
 
 
 def _console() -> Any:
@@ -81,3 +81,11 @@ def write_text(text: str, path: str | Path) -> None:
         os.replace(partial, path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_json(path: str | Path) -> list[dict[str, Any]]:
+    """Rows that `write_json` wrote."""
+    try:
+        return json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read rows from {path}: {error}") from error
