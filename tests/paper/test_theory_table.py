@@ -13,7 +13,8 @@ from moml.algorithms.diagnostics import diagnose, samples_of
 from moml.algorithms.recipes import method
 from moml.errors import ConfigError
 from moml.paper import theory
-from moml.paper.theory import LINES, LOSS, logistic, run_theory, squared_bias, watched
+from moml.paper.logistic import LOSS, logistic, watched
+from moml.paper.theory import LINES, run_theory, squared_bias
 from moml.report.theory_figure import LOOKS, theory_figure
 from moml.run.train import run_key
 from moml.tasks.sampler import draw, fetch

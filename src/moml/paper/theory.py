@@ -7,84 +7,31 @@ starts at w = 0, all lines draw the same number of samples, and nothing is tuned
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
-from moml.algorithms.adapt import gradient_steps
-from moml.algorithms.diagnostics import diagnose, samples_of, tracking_error
+from moml.algorithms.diagnostics import samples_of, tracking_error
 from moml.algorithms.recipes import Method, method
 from moml.algorithms.schedule import beta_follows_eta
-from moml.algorithms.theory import check_eta0, estimate_smoothness, theoretical_steps
+from moml.algorithms.theory import check_eta0, theoretical_steps
 from moml.errors import ConfigError
-from moml.models import mse
+from moml.paper.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
 from moml.run.check import check_count, make_hyper
 from moml.run.progress import bar
 from moml.run.sweep import mean_of_seeds
 from moml.run.train import chunks, run_key
 from moml.runtime import simulate
-from moml.tasks.arrays import from_arrays
-from moml.types import Algorithm, Hyper, Info, Key, Meta, Need, Params, Tasks, Visit
+from moml.types import Hyper, Need
 
-N, M, D, B, K, K0, H, SCALE = 20, 100, 10, 3, 1, 5, 5, 2.0
+B, K, K0, H = 3, 1, 5, 5
 ETA, BETA = 0.002, 0.02  # where the schedule of beta starts
 FULL = {0.002: 400_000, 0.0005: 1_600_000, 0.000125: 3_200_000}  # eta: iterations of v1
 QUICK = {0.002: 250_000, 0.0005: 250_000}
 POINTS = 32  # evaluations of a run, the last eight of them in its last quarter
-LOSS = mse(lambda w, x: jax.nn.sigmoid(x @ w))
-ADAPT = gradient_steps(LOSS)
-
-
-def logistic(key: Key) -> Tasks:
-    """x ~ 2 N(0, I), w_i ~ 2 N(0, I); a label is 1 with probability sigmoid(w_i . x), else 0.
-
-    S1, S2 and S3 are drawn with replacement, independent as the theorem has them. Without it they
-    would be disjoint, and so correlated by 1 / 99: a bias of its own, |grad F|^2 about 1e-5.
-    """
-    of_x, of_w, of_y = jax.random.split(key, 3)
-    x = SCALE * jax.random.normal(of_x, (N, M, D))
-    w = SCALE * jax.random.normal(of_w, (N, D))
-    chance = jax.nn.sigmoid(jnp.einsum("nmd,nd->nm", x, w))
-    tasks = from_arrays(x, (jax.random.uniform(of_y, (N, M)) < chance).astype(x.dtype))
-    rows = lambda key, ids, size: jax.random.randint(key, (len(ids), size), 0, M, jnp.int32)
-    return tasks._replace(draw=rows)
-
-
-class Watched(NamedTuple):
-    """A method's own state, the sum of its iterates, and what the last step started from."""
-
-    inner: Any
-    total: Meta
-    before: Meta
-    ids: Int[Array, " tasks"]
-
-    @property
-    def memory(self) -> Any:
-        """The store of all tasks' memories; the theorem's step sizes wrap it once more."""
-        return getattr(self.inner, "inner", self.inner).memory
-
-
-def watched(algorithm: Algorithm) -> Algorithm:
-    """The same method, summing w_1 ... w_t: two such sums give the average of any span of steps."""
-    a_visit = {"is_leaf": lambda x: isinstance(x, Need | Visit)}
-
-    def init(params: Params, hyper: Hyper) -> Watched:
-        inner, need = algorithm.init(params, hyper), jax.tree.leaves(algorithm.needs, **a_visit)[0]
-        total = jax.tree.map(jnp.zeros_like, inner.meta)
-        return Watched(inner, total, inner.meta, jnp.zeros(need.tasks, jnp.int32))
-
-    def step(state: Watched, visits: Any, hyper: Hyper) -> tuple[Watched, Info]:
-        inner, info = algorithm.step(state.inner, visits, hyper)
-        total = jax.tree.map(jnp.add, state.total, inner.meta)
-        ids = jax.tree.leaves(visits, **a_visit)[0].ids  # of those whose memory moved
-        return Watched(inner, total, state.inner.meta, ids), info
-
-    return algorithm._replace(init=init, step=step, fill=None)
 
 
 def fixed(eta: float) -> float:
@@ -146,26 +93,6 @@ class Theory(NamedTuple):
 
     rows: list[dict[str, Any]]
     measured: list[Measured]
-
-
-class Problem(NamedTuple):
-    """The tasks, their constants at w = 0 where every run starts, and grad F of many models."""
-
-    tasks: Tasks
-    smoothness: float
-    hessian_lipschitz: float
-    grad: Callable[[Any], Any]  # grad F, [models, d] -> [models, d]
-
-
-def problem(key: Key) -> Problem:
-    """Draw the tasks and estimate L and rho."""
-    tasks = logistic(key)
-    exact = diagnose(LOSS, ADAPT, N, samples_of(tasks))
-    grad = jax.grad(lambda w: exact(w, Hyper(eta=1.0, alpha=1.0)).objective)
-    data = tasks.fetch(jnp.arange(N), jnp.tile(jnp.arange(M), (N, 1)))
-    constants = jax.jit(partial(estimate_smoothness, LOSS))
-    smooth, rho = constants(jnp.zeros(D), data, jax.random.fold_in(key, 1))
-    return Problem(tasks, float(smooth), float(rho), jax.jit(jax.vmap(grad)))
 
 
 def compose(line: Line, s2: str, p: Problem) -> Method:
@@ -286,6 +213,23 @@ def rows_of(m: Measured) -> list[dict[str, Any]]:
     return rows
 
 
+TITLES = {  # what each reading is, for people
+    "gap_at_average": "|grad F|^2 at the average of the last quarter",
+    "squared_bias": "its squared bias: what the seeds' gradients there have in common",
+    "mean_gap": "mean of |grad F(w_t)|^2 over the last quarter",
+    "tracking_error_all_tasks": "mean of |u_i - v_i(w)|^2 over all tasks",
+    "tracking_error": "the same over the step's own tasks",
+}
+
+
+def check_lines(methods: Sequence[str] | None) -> None:
+    """Refuse a line that the table has not."""
+    known = [line.label for line in LINES]
+    for name in methods or ():
+        if name not in known:
+            raise ConfigError(f"unknown method {name!r}; the table has: {', '.join(known)}")
+
+
 def run_theory(
     *,
     full: bool,
@@ -300,10 +244,7 @@ def run_theory(
     `plan` (eta: iterations of v1) replaces that of the full or the quick form, `methods` all lines.
     """
     check_count("seeds", seeds)
-    known = [line.label for line in LINES]
-    for name in methods or ():
-        if name not in known:
-            raise ConfigError(f"unknown method {name!r}; the table has: {', '.join(known)}")
+    check_lines(methods)
     lines = [line for line in LINES if methods is None or line.label in methods]
     plan = plan or (FULL if full else QUICK)
     result = Theory([], [])

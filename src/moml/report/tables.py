@@ -67,6 +67,18 @@ def print_beside_paper(
     _console().print(table)
 
 
+def print_settings(rows: Sequence[dict[str, Any]], title: str) -> None:
+    """One metric of a study: a line a method and S2, a column an eta, in the order of the rows."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        score = "-" if row["mean"] is None else f"{row['mean']:9.1e}"
+        at = lines.setdefault((row["setting"]["s2"], row["method"]), [])
+        at.append(f"{score} (eta {row['setting']['eta']:.3g})")
+    print(f"\n{title}; {rows[0]['seeds']} seeds")
+    for (s2, method), cells in lines.items():
+        print(f"  S2 {s2:<12}{method:<21}" + "".join(f"{cell:<26}" for cell in cells))
+
+
 def write_json(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
     """Rows as a JSON array."""
     write_text(json.dumps(list(rows), indent=1) + "\n", path)
