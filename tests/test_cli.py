@@ -48,6 +48,29 @@ def test_demo_leaves_a_table_rows_and_a_picture(tmp_path):
     assert not list(tmp_path.rglob("*.partial"))
 
 
+def test_tables_leave_rows_and_pictures(tmp_path):
+    small = ["--seeds", "2", "--iterations", "60"]
+    done = run("reproduce", "sine", "--methods", "maml", "moml", "--k", "1", *small, "--out",
+               str(tmp_path / "sine"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "sine" / "rows.json").read_text())
+    assert [row["method"] for row in rows] == ["maml", "moml"]
+    assert all(set(row) == ROW for row in rows)
+    assert rows[0]["paper_mean"] == 0.889
+    shots = run("reproduce", "shots", "--k", "1", *small, "--out", str(tmp_path / "shots"))
+    assert shots.returncode == 0, shots.stderr
+    rows = json.loads((tmp_path / "shots" / "rows.json").read_text())
+    assert all(set(row) == ROW for row in rows)
+    again = run("reproduce", "shots", "--rows", str(tmp_path / "shots" / "rows.json"), "--out",
+                str(tmp_path / "again"))  # fmt: skip
+    verdicts = lambda text: [line for line in text.splitlines() if "cells" in line]
+    assert verdicts(again.stdout) == verdicts(shots.stdout)
+    theory = run("reproduce", "theory", "--methods", "maml", *small, "--out", str(tmp_path / "th"))
+    assert theory.returncode == 0, theory.stderr
+    pictures = {path.name for path in tmp_path.rglob("*.png")}
+    assert {"objective-strict.png", "fitted-strict.png", "shots.png", "theory.png"} <= pictures
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -55,6 +78,18 @@ def test_demo_leaves_a_table_rows_and_a_picture(tmp_path):
         (["demo", "--seeds", "-1"], ["seeds", "-1"]),
         (["demo", "--out", "/proc/nowhere"], ["/proc/nowhere"]),
         (["demo", "--json", "/proc/nowhere/rows.json"], ["/proc/nowhere"]),
+        (["reproduce", "sine", "--methods", "nosuch"], ["nosuch", "moml-v1"]),
+        (["reproduce", "sine", "--protocol", "nosuch"], ["nosuch", "released"]),
+        (["reproduce", "sine", "--k", "0"], ["k", "0"]),
+        (["reproduce", "sine", "--k", "7"], ["k = 7"]),
+        (["reproduce", "sine", "--seeds", "-1"], ["seeds", "-1"]),
+        (["reproduce", "sine", "--iterations", "0"], ["iterations", "0"]),
+        (["reproduce", "sine", "--out", "/proc/nowhere"], ["/proc/nowhere"]),
+        (["reproduce", "shots", "--k", "0"], ["k", "0"]),
+        (["reproduce", "shots", "--rows", "nosuch.json"], ["nosuch.json"]),
+        (["reproduce", "theory", "--methods", "nosuch"], ["nosuch", "maml"]),
+        (["reproduce", "theory", "--seeds", "0"], ["seeds", "0"]),
+        (["reproduce", "search", "--k", "0"], ["k", "0"]),
     ],
 )
 def test_a_users_mistake_is_one_line_and_code_2(arguments, words, tmp_path, capsys, monkeypatch):
@@ -70,12 +105,13 @@ def test_a_users_mistake_is_one_line_and_code_2(arguments, words, tmp_path, caps
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_misspelt_command_is_code_2(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["moml", "demoo"])
+@pytest.mark.parametrize("arguments", [["demoo"], ["reproduce", "nosuch"], ["demo", "--sedes"]])
+def test_a_misspelt_command_is_code_2(arguments, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["moml", *arguments])
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 2
-    assert "demo" in capsys.readouterr().err
+    assert arguments[-1] in capsys.readouterr().err
 
 
 def test_divergence_has_a_code_of_its_own(capsys, monkeypatch):
