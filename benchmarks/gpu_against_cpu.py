@@ -11,7 +11,7 @@ import numpy as np
 
 import moml
 from moml.algorithms.adapt import gradient_steps
-from moml.run.evaluate import test_errors
+from moml.run.evaluate import errors_on
 from moml.run.train import init_key
 from moml.runtime import simulate
 
@@ -82,9 +82,7 @@ def main():
     seconds = time.perf_counter() - began
     unseen = moml.unseen_sine(jax.random.key(2023), 500)
     adapt = gradient_steps(LOSS, 10)
-    errors = many.each(
-        test_errors(LOSS, adapt, unseen, jax.random.key(2024), shots=10, queries=100)
-    )
+    errors = many.each(errors_on(LOSS, adapt, unseen, jax.random.key(2024), shots=10, queries=100))
     seeds = np.asarray(errors).mean(axis=1)
     print(f"moml, K = 1, 5 seeds, 40,000 iterations: error {seeds.mean():.3f} ± {seeds.std():.3f}, "
           f"{seconds:.1f} s with compilation")  # fmt: skip

@@ -39,7 +39,8 @@ def test_imports_point_left(path):
     assert room in RANK, f"{room} is no room of the house: give it a place in the law"
     for name in imports(path):
         parts = name.split(".")
-        if parts[0] == "moml" and len(parts) > 1 and parts[1] in RANK:
+        if parts[0] == "moml" and len(parts) > 1:
+            assert parts[1] in RANK, f"{room} imports {name} from the top instead of its room"
             assert RANK[parts[1]] <= RANK[room], f"{room} imports {name}, which lies to its right"
 
 

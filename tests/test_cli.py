@@ -90,6 +90,10 @@ def test_tables_leave_rows_and_pictures(tmp_path):
         (["reproduce", "theory", "--methods", "nosuch"], ["nosuch", "maml"]),
         (["reproduce", "theory", "--seeds", "0"], ["seeds", "0"]),
         (["reproduce", "search", "--k", "0"], ["k", "0"]),
+        (["reproduce", "sine", "--methods"], ["methods"]),
+        (["reproduce", "sine", "--protocol"], ["protocol"]),
+        (["reproduce", "theory", "--methods"], ["methods"]),
+        (["demo", "--json", "/proc"], ["/proc"]),
     ],
 )
 def test_a_users_mistake_is_one_line_and_code_2(arguments, words, tmp_path, capsys, monkeypatch):
@@ -158,7 +162,7 @@ def test_the_readme_runs():
     text = (Path(__file__).parents[1] / "README.md").read_text()
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert len(blocks) >= 4
-    script = "\n".join(blocks).replace("k=1, shots=10)", "k=1, shots=10, iterations=200)")
+    script = "\n".join(blocks).replace("test_steps=10)", "test_steps=10, iterations=200)")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "of 12 diverged" in done.stdout

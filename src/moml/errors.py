@@ -1,5 +1,6 @@
 """Everything moml raises on purpose. A message is one line: what was given, what is allowed."""
 
+from numbers import Integral
 from typing import Any
 
 
@@ -22,10 +23,19 @@ class CheckpointError(MomlError):
 
 
 class Diverged(MomlError):
-    """A run whose loss or parameters became non-finite; `learner` holds the last finite state."""
+    """A run that stopped being finite; `learner` has the model of the stretch before."""
 
     exit_code = 3
 
     def __init__(self, message: str, learner: Any = None):
         super().__init__(message)
         self.learner = learner
+
+
+def check_count(name: str, value: Any, least: int = 1, below: int | None = None) -> int:
+    """A whole number from `least` up (and under `below`), or a ConfigError that says so."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (below is not None and value >= below):
+        range_ = f"from {least}" if below is None else f"from {least} to {below - 1}"
+        raise ConfigError(f"{name} must be a whole number {range_}; given {value!r}")
+    return int(value)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from moml.errors import DataError
 from moml.types import Batch, Key, Loss, Params
 
 
@@ -95,7 +96,10 @@ def mse(predict: Callable[[Params, Any], Any]) -> Loss:
     """Mean squared error, summed over outputs: mean over samples of |predict(x) - y|^2."""
 
     def loss(params: Params, batch: Batch) -> Float[Array, ""]:
-        error = predict(params, batch.x) - batch.y
+        given, wanted = predict(params, batch.x), jnp.asarray(batch.y)
+        if given.shape != wanted.shape:  # would broadcast, and train on nonsense
+            raise DataError(f"mse: predictions {given.shape} and targets {wanted.shape} differ")
+        error = given - wanted
         return masked_mean(jnp.sum(error**2, axis=range(1, error.ndim)), batch.mask)
 
     return loss

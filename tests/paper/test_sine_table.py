@@ -1,3 +1,5 @@
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from moml.algorithms.adapt import gradient_steps
 from moml.algorithms.curvature import first_order
 from moml.paper import released
 from moml.paper.protocols import NAMED, PRINTED, PROTOCOLS
+from moml.paper.search import Variant, best, search, steps_file, write_settings
 from moml.paper.sine import (
     LOSS,
     NET,
@@ -53,7 +56,7 @@ def test_the_recorded_network_is_torchs():
 
 
 def test_the_released_support_is_among_the_scored_points():
-    few, many = released.test_waves()
+    few, many = released.five_waves()
     assert few.x.shape == (5, 10, 1)
     np.testing.assert_array_equal(few.x, many.x[:, :10])
     np.testing.assert_array_equal(many.x[0], many.x[4])
@@ -124,18 +127,29 @@ def test_a_cell_runs_and_tells(name):
 
 
 def test_strict_step_sizes_are_recorded_with_their_command():
-    import json
-
     content = json.loads(SETTINGS.read_text())
     assert content["command"].startswith("moml reproduce search")
     assert set(NAMED) <= set(content["steps"])
 
 
+def test_a_search_finds_the_best_that_lost_nobody(tmp_path):
+    variant = Variant("joint", "fo-maml", {}, {"eta": [1e8, 0.001, 0.01], "alpha": [0.0]})
+    found = search(variant, 1, seeds=2, budget=200, progress=False)
+    assert found.rows[-1]["eta"] == 1e8
+    assert found.rows[-1]["mean"] is None
+    assert found.rows[0]["mean"] <= found.rows[1]["mean"]
+    assert best(found)["eta"] == found.rows[0]["eta"]
+    content = steps_file([found], "moml reproduce search")
+    write_settings(content, tmp_path / "steps.json")
+    assert json.loads((tmp_path / "steps.json").read_text())["steps"]["joint"]["1"] == best(found)
+
+
 def test_unknown_rows_are_refused():
     with pytest.raises(moml.ConfigError, match="nosuch"):
         cells("strict", [1], ["nosuch"])
-    with pytest.raises(moml.ConfigError, match="k = 7"):
-        cells("strict", [7], ["maml"])
+    for protocol in ("strict", "released"):
+        with pytest.raises(moml.ConfigError, match="k = 7"):
+            cells(protocol, [7], ["maml"])
 
 
 @pytest.mark.slow

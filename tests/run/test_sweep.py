@@ -62,8 +62,10 @@ def test_no_iterations_is_the_untrained_control():
         ({"seeds": 0}, ["seeds", "0"]),
         ({"grid": {"delta": [1.0]}}, ["delta", "eta"]),
         ({"grid": {"eta": []}}, ["eta"]),
+        ({"eta": 0.1}, ["eta", "grid"]),
+        ({"grid": {"beta": [0.5]}}, ["maml", "memory"]),
         ({"grid": {"eta": [0.1, -1.0]}}, ["eta", "-1"]),
-        ({"grid": {"beta": [0.5, 2.0]}}, ["beta", "2"]),
+        ({"grid": {"alpha": [-2.0]}}, ["alpha", "-2"]),
         ({"iterations": -1}, ["iterations", "-1"]),
     ],
 )

@@ -68,8 +68,16 @@ def test_synthetic_labels_follow_the_tasks_own_linear_rule():
         (np.zeros(3), np.zeros(3), None, "same [tasks, samples]"),
         (np.zeros((0, 4)), np.zeros((0, 4)), None, "same [tasks, samples]"),
         (np.zeros((3, 4)), np.zeros((3, 4)), [1, 2, 5], "from 1 to 4"),
-        (np.zeros((3, 4)), np.zeros((3, 4)), [1, 2], "3 numbers"),
+        (np.zeros((3, 4)), np.zeros((3, 4)), [1, 2], "3 whole numbers"),
         (np.zeros((3, 4)), np.zeros((3, 4)), [0, 2, 3], "from 1 to 4"),
+        (np.zeros((3, 4)), np.zeros((3, 4)), [1.5, 2, 3], "whole numbers"),
+        ([["word", "other"]], [[1, 2]], None, "numbers"),
+        (
+            np.zeros((3, 4)),
+            np.array([[1, 1, 1, 1.0], [1, 1, np.nan, 1], [1] * 4]),
+            None,
+            "task 1, row 2",
+        ),
     ],
 )
 def test_arrays_that_do_not_fit(x, y, sizes, words):

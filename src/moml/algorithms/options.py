@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import optax
+
 from moml.algorithms.adapt import Leaves, all_leaves
 from moml.algorithms.curvature import exact, finite_difference, first_order
 from moml.algorithms.outer import is_direction
-from moml.errors import ConfigError
+from moml.errors import ConfigError, check_count
 from moml.types import Adapt
 
 CURVATURES = {
@@ -46,22 +48,23 @@ def check_options(o: Options) -> Options:
     """Refuse what cannot be, in one line."""
     counts = "tasks_per_step k inner_steps local_steps large_tasks period test_steps"
     for name in counts.split():
-        _check_count(name, getattr(o, name))
+        check_count(name, getattr(o, name))
     for name in ("n", "shots", "restart_samples"):
         if getattr(o, name) is not None:
-            _check_count(name, getattr(o, name))
+            check_count(name, getattr(o, name))
     if o.n is not None and o.tasks_per_step > o.n:
         raise ConfigError(f"tasks_per_step = {o.tasks_per_step} of only n = {o.n} tasks")
-    if o.curvature not in CURVATURES:
+    if not isinstance(o.curvature, str) or o.curvature not in CURVATURES:
         raise ConfigError(f"unknown curvature {o.curvature!r}; allowed: {', '.join(CURVATURES)}")
+    if not callable(o.leaves):
+        raise ConfigError(
+            f'leaves must be a function, such as moml.named("head"); given {o.leaves!r}'
+        )
+    if o.outer is not None and not isinstance(o.outer, optax.GradientTransformation):
+        raise ConfigError(f"outer must be an optax transformation; given {o.outer!r}")
     if o.outer is not None and not is_direction(o.outer):
         raise ConfigError(
             "outer must give a direction, such as optax.scale_by_adam(); given a whole optimiser, "
             "which turns the gradient's sign: the step size is eta"
         )
     return o
-
-
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name} must be a whole number from 1; given {value!r}")

@@ -227,7 +227,12 @@ def method(name: str, loss: Loss, **options: Any) -> Method:
             raise ConfigError(f"unknown option {option!r}; allowed: {', '.join(sorted(known))}")
         if option in recipe.fixed or option in _SPECIAL - set(recipe.takes):
             raise ConfigError(f"{name} has no option {option!r}")
-    usual: dict[str, Any] = {"tasks_per_step": min(3, options.get("n") or 3)} | recipe.usual
+    n = options.get("n")
+    most = n if isinstance(n, int) and n > 0 else 10
+    usual = {"tasks_per_step": min(3, most), "large_tasks": min(10, most)} | recipe.usual
+    own = {"curvature", "leaves"} & (set(options) | set(recipe.fixed) | set(recipe.usual))
+    if options.get("adapt") is not None and own:
+        raise ConfigError(f"{name}: adapt brings its own {' and '.join(sorted(own))}")
     o = check_options(Options(**(usual | options | recipe.fixed)))
     if "large_tasks" in recipe.takes and o.n is not None and o.large_tasks > o.n:
         raise ConfigError(f"large_tasks = {o.large_tasks} of only n = {o.n} tasks")

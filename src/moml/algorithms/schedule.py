@@ -16,7 +16,7 @@ def constant(hyper: Hyper, step: Int[Array, ""]) -> Hyper:
 
 
 def decay_at(step: int, factor: float = 0.1) -> Schedule:
-    """eta times `factor` from `step` on: the paper's, at 75 % of the iterations.
+    """eta times `factor` from iteration `step` on: the paper's, at 75 % of the iterations.
 
     >>> schedule = decay_at(30_000)
     >>> round(float(schedule(Hyper(eta=0.005), jnp.array(30_000)).eta), 6)

@@ -1,5 +1,6 @@
 """BSpiderBoost: now and then a large task batch, in between the same tasks at two points."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from moml.algorithms.memory import none
 from moml.algorithms.moml import mean, norm
 from moml.algorithms.personal import Step, personal_step
-from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Meta, Need, Params, Visit
+from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Meta, Need, Params, Task, Visit
 
 
 class Cycle(NamedTuple):
@@ -24,26 +25,34 @@ class SpiderState(NamedTuple):
     meta: Meta
 
 
-def bspiderboost(loss: Loss, adapt: Adapt, needs: Cycle) -> Algorithm:
+def same(task: Task) -> tuple[Task, Task]:
+    """The two points of a difference see the same samples."""
+    return task, task
+
+
+def bspiderboost(
+    loss: Loss, adapt: Adapt, needs: Cycle, points: Callable[[Task], tuple[Task, Task]] = same
+) -> Algorithm:
     """z = Delta(w_t; N1) every q iterations, else z <- z + Delta(w_t; N2) - Delta(w_{t-1}; N2).
 
-    Both points of a difference see the same tasks and samples. One `step` is a cycle.
+    Both points of a difference see the same tasks and, unless `points` parts them, the same
+    samples. One `step` is a cycle.
     """
     visit_one = personal_step(loss, adapt, none())
 
-    def estimate(meta: Meta, visit: Visit, hyper: Hyper) -> Step:
-        steps = jax.vmap(lambda task: visit_one(meta, (), task, hyper))(visit.task)
-        return mean(steps)
+    def estimate(meta: Meta, task: Task, hyper: Hyper) -> Step:
+        return mean(jax.vmap(lambda one: visit_one(meta, (), one, hyper))(task))
 
     def move(meta: Meta, z: Meta, hyper: Hyper) -> Meta:
         return jax.tree.map(lambda w, z: w - hyper.eta * z, meta, z)  # w <- w - eta z
 
     def step(state: SpiderState, cycle: Cycle, hyper: Hyper) -> tuple[SpiderState, Info]:
-        first = estimate(state.meta, cycle.large, hyper)
+        first = estimate(state.meta, cycle.large.task, hyper)
 
         def correct(carry: Any, visit: Visit) -> Any:
             before, meta, z = carry
-            here, there = estimate(meta, visit, hyper), estimate(before, visit, hyper)
+            at_here, at_there = points(visit.task)
+            here, there = estimate(meta, at_here, hyper), estimate(before, at_there, hyper)
             z = jax.tree.map(lambda z, a, b: z + a - b, z, here.delta, there.delta)
             return (meta, move(meta, z, hyper), z), here.loss
 

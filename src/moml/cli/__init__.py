@@ -9,8 +9,8 @@ from typing import Annotated, assert_never
 import tyro
 
 import moml
-from moml.cli.reproduce import Table, reproduce
-from moml.errors import MomlError
+from moml.cli.reproduce import Table, places, reproduce
+from moml.errors import MomlError, check_count
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,16 @@ def demo(command: Demo) -> None:
     from moml.paper.demo import ENTRIES, example_task, fitted, row_of, run_entry
     from moml.report.figures import curves_and_fits
     from moml.report.tables import print_rows, write_json
-    from moml.run.check import check_count, writable_folder
 
     iterations = check_count("iterations", command.iterations)
     seeds = check_count("seeds", command.seeds)
-    folder = writable_folder(command.out)
-    rows_file = folder / "rows.json" if command.json is None else command.json
-    writable_folder(rows_file.parent)
-    outcomes = [
-        run_entry(entry, iterations=iterations, seeds=seeds, progress=True) for entry in ENTRIES
-    ]
-    rows = [row_of(outcome) for outcome in outcomes]
-    write_json(rows, rows_file)
+    folder, rows_file = places(command.out, command.json)
+    outcomes, rows = [], []
+    for entry in ENTRIES:
+        outcome = run_entry(entry, iterations=iterations, seeds=seeds, progress=True)
+        outcomes.append(outcome)
+        rows.append(row_of(outcome))
+        write_json(rows, rows_file)
     example = example_task()
     picture = curves_and_fits(
         {outcome.label: outcome.curve for outcome in outcomes if outcome.curve},

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from moml.errors import ConfigError
+from moml.errors import ConfigError, check_count
 
 
 @dataclass(frozen=True)
@@ -98,23 +98,30 @@ def reproduce(table: Any) -> None:
     COMMANDS[type(table)](table)
 
 
-def _places(out: Path, json: Path | None) -> tuple[Path, Path]:
+def places(out: Path, json: Path | None) -> tuple[Path, Path]:
     """The folder and the rows' file, both known to be writable."""
+    from moml.report.figures import pyplot
     from moml.run.check import writable_folder
 
+    pyplot()  # a missing matplotlib is said before the work, not after it
     folder = writable_folder(out)
     rows = folder / "rows.json" if json is None else json
     writable_folder(rows.parent)
+    if rows.is_dir():
+        raise ConfigError(f"{rows} is a folder; give a file for the rows")
     return folder, rows
 
 
+def _some(name: str, values: list[Any] | None) -> None:
+    if values is not None and not values:
+        raise ConfigError(f"{name}: give at least one, or leave the option out")
+
+
 def _counts(seeds: int, iterations: int, k: list[int]) -> None:
-    from moml.run.check import check_count
 
     check_count("seeds", seeds)
     check_count("iterations", iterations)
-    if not k:
-        raise ConfigError("k: give at least one number")
+    _some("k", k)
     for each in k:
         check_count("k", each)
 
@@ -127,13 +134,15 @@ def sine(command: Sine) -> None:
     from moml.report.tables import print_beside_paper, write_json
 
     _counts(command.seeds, command.iterations, command.k)
+    _some("protocol", command.protocol)
+    _some("methods", command.methods)
     for name in command.protocol:
         if name not in PROTOCOLS:
             raise ConfigError(f"unknown protocol {name!r}; allowed: {', '.join(PROTOCOLS)}")
     todo = [
         cell for name in command.protocol for cell in table.cells(name, command.k, command.methods)
     ]
-    folder, rows_file = _places(command.out, command.json)
+    folder, rows_file = places(command.out, command.json)
     outcomes, rows = [], []
     for cell in todo:
         outcome = table.run_cell(
@@ -172,7 +181,7 @@ def shots(command: Shots) -> None:
     given: dict[str, Any] = {"ks": ks, "seeds": command.seeds, "iterations": command.iterations}
     plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
     _counts(plan.seeds, plan.iterations, list(plan.ks))
-    folder, rows_file = _places(command.out, command.json)
+    folder, rows_file = places(command.out, command.json)
     if command.rows is not None:
         surfaces, plan = study.surfaces_of(read_json(command.rows))
         rows_file = command.rows
@@ -212,8 +221,9 @@ def theory(command: Theory) -> None:
     if command.iterations is not None:
         plan = dict.fromkeys(plan, command.iterations)
     _counts(command.seeds, min(plan.values()), [1])
+    _some("methods", command.methods)
     study.check_lines(command.methods)
-    folder, rows_file = _places(command.out, command.json)
+    folder, rows_file = places(command.out, command.json)
     rows: list[dict[str, Any]] = []
 
     def keep(row: dict[str, Any]) -> None:
@@ -250,8 +260,8 @@ def search(command: Search) -> None:
             tables.append(found)
             print(f"K = {k} {variant.label:<32} {found.seconds:6.1f} s  {_best(found.rows[0])}")
         print(f"K = {k}: {time.monotonic() - began:.1f} s in all", flush=True)
-    said = f"moml reproduce search --seeds {command.seeds} --iterations {command.iterations}"
-    searching.write_settings(searching.steps_file(tables, said), command.json)
+        said = f"moml reproduce search --seeds {command.seeds} --iterations {command.iterations}"
+        searching.write_settings(searching.steps_file(tables, said), command.json)
     print(f"step sizes: {command.json}")
 
 

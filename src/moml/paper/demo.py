@@ -7,18 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.algorithms.adapt import gradient_steps
 from moml.algorithms.schedule import decay_at
-from moml.models import mlp, mse
-from moml.run.evaluate import test_errors
+from moml.paper.sine import FINAL, LOSS, NET, SHOTS, STEPS, TESTED_WITH, unseen_error
+from moml.paper.sine import TEST as ADAPT
 from moml.run.sweep import Sweep, mean_of_seeds, sweep
 from moml.tasks import sine, unseen_sine
 from moml.types import Batch
 
-K, SHOTS, STEPS, UNSEEN, QUERIES = 1, 10, 10, 500, 100
-NET = mlp(1, 40, 40, 1)
-LOSS = mse(NET.predict)
-ADAPT = gradient_steps(LOSS, STEPS)  # how every method is tested
+K = 1
 
 
 class Entry(NamedTuple):
@@ -58,11 +54,8 @@ class Example(NamedTuple):
 
 
 def run_entry(entry: Entry, *, iterations: int, seeds: int, progress: bool) -> Outcome:
-    """Train a line with all its seeds at once, scoring on unseen tasks twenty times on the way."""
-    unseen = unseen_sine(jax.random.key(2023), UNSEEN)
-    key = jax.random.key(2024)
-    score = jax.jit(jax.vmap(test_errors(LOSS, ADAPT, unseen, key, shots=SHOTS, queries=QUERIES)))
-    errors = lambda meta, hyper: np.asarray(score(meta, hyper)).mean(axis=1)
+    """Train a line with all its seeds at once, scoring on unseen tasks on the way."""
+    errors = lambda meta: np.asarray(unseen_error(FINAL)(meta))
     curve: list[tuple[int, np.ndarray]] = []
     began = time.monotonic()
     done = sweep(
@@ -75,13 +68,15 @@ def run_entry(entry: Entry, *, iterations: int, seeds: int, progress: bool) -> O
         iterations=0 if entry.label == "untrained" else iterations,
         schedule=decay_at(max(1, iterations * 3 // 4)),
         chunk=max(1, iterations // 20),
-        on_chunk=lambda step, meta, hyper: curve.append((step, errors(meta, hyper))),
+        on_chunk=lambda step, meta, hyper: curve.append((step, errors(meta))),
         progress=progress,
         k=K,
         **entry.options,
     )
     seconds = time.monotonic() - began
-    return Outcome(entry.label, done, curve, errors(done.meta, done.hyper), seconds)
+    gone = lambda step: done.lost & (done.lost_at < step)
+    curve = [(step, np.where(gone(step), np.nan, error)) for step, error in curve]
+    return Outcome(entry.label, done, curve, errors(done.meta), seconds)
 
 
 def example_task() -> Example:
@@ -98,7 +93,7 @@ def fitted(outcome: Outcome, example: Example) -> np.ndarray:
     """What seed 0 predicts on the example task after adapting to it."""
 
     def predict(meta: Any, hyper: Any) -> Any:
-        mine = ADAPT.merge(meta, ADAPT.apply(meta, example.support, hyper))
+        mine = ADAPT.merge(meta, ADAPT.apply(meta, example.support, TESTED_WITH))
         return NET.predict(mine, jnp.asarray(example.x))[:, 0]
 
     return np.asarray(outcome.run.each(predict))[0]

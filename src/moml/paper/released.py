@@ -14,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from moml.algorithms.memory import Lazy, none, take
-from moml.algorithms.moml import State, mean, norm
+from moml.algorithms.memory import Lazy, take
+from moml.algorithms.moml import State, fill, mean, norm
 from moml.algorithms.personal import personal_step
-from moml.algorithms.spider import Cycle, SpiderState
-from moml.types import Adapt, Algorithm, Batch, Hyper, Info, Loss, Memory, Need, Params, Visit
+from moml.types import Adapt, Algorithm, Batch, Hyper, Info, Loss, Memory, Need, Params, Task, Visit
 
 Weight = Callable[[Any, Any], Any]  # store, id -> the scale of this task's gradient
 
@@ -67,50 +66,16 @@ def in_turn(
         meta = jax.tree.map(lambda w, d: w - hyper.eta * d, meta, delta)
         return State(meta, store, ()), Info(jnp.mean(losses), norm(delta))
 
-    def fill(state: State, visit: Visit, hyper: Hyper) -> State:
-        v = jax.vmap(lambda s: adapt.apply(state.meta, s, hyper))(visit.task.support)
-        return state._replace(memory=memory.write(state.memory, visit.ids, v))
-
-    return Algorithm(init, step, need, fill=fill)
+    return Algorithm(init, step, need, fill=fill(adapt, memory))
 
 
-def uncoupled_spider(loss: Loss, adapt: Adapt, needs: Cycle) -> Algorithm:
-    """BSpiderBoost whose differences see other samples at the two points: tasks alone are shared.
-
-    The small visits hold twice the samples: the first half for w_t, the second for w_{t-1}.
-    """
-    visit_one = personal_step(loss, adapt, none())
-
-    def estimate(meta: Params, task: Any, hyper: Hyper) -> Any:
-        return mean(jax.vmap(lambda t: visit_one(meta, (), t, hyper))(task))
-
-    def half(task: Any, second: bool) -> Any:
-        return jax.tree.map(lambda x: jnp.split(x, 2, axis=1)[second], task)
-
-    def move(meta: Params, z: Params, hyper: Hyper) -> Params:
-        return jax.tree.map(lambda w, z: w - hyper.eta * z, meta, z)
-
-    def step(state: SpiderState, cycle: Cycle, hyper: Hyper) -> tuple[SpiderState, Info]:
-        first = estimate(state.meta, cycle.large.task, hyper)
-
-        def correct(carry: Any, visit: Visit) -> Any:
-            before, meta, z = carry
-            here = estimate(meta, half(visit.task, False), hyper)
-            there = estimate(before, half(visit.task, True), hyper)
-            z = jax.tree.map(lambda z, a, b: z + a - b, z, here.delta, there.delta)
-            return (meta, move(meta, z, hyper), z), here.loss
-
-        carry = (state.meta, move(state.meta, first.delta, hyper), first.delta)
-        (_, meta, z), losses = jax.lax.scan(correct, carry, cycle.small)
-        return SpiderState(meta), Info(jnp.mean(losses), norm(z))
-
-    def init(params: Params, hyper: Hyper) -> SpiderState:
-        return SpiderState(params)
-
-    return Algorithm(init, step, needs, iterations=1 + needs.small.times)
+def halves(task: Task) -> tuple[Task, Task]:
+    """BSpiderBoost's two points see other samples of the same tasks: half of them each."""
+    half = lambda second: jax.tree.map(lambda x: jnp.split(x, 2, axis=1)[second], task)
+    return half(0), half(1)
 
 
-def test_waves() -> tuple[Batch, Batch]:
+def five_waves() -> tuple[Batch, Batch]:
     """The released test: five fixed waves, 10 points to adapt on that are among the 100 scored."""
     waves = [np.random.RandomState(i) for i in range(5)]
     drawn = np.array([(r.uniform(1, 5), r.uniform(np.pi / 5, np.pi)) for r in waves])

@@ -12,10 +12,10 @@ import numpy as np
 import optax
 
 from moml.algorithms.schedule import constant, decay_at
+from moml.errors import ConfigError
 from moml.paper.sine import (
     LOSS,
     NET,
-    SETTINGS,
     SHOTS,
     STEPS,
     VALIDATION,
@@ -23,7 +23,7 @@ from moml.paper.sine import (
     unseen_error,
 )
 from moml.report.tables import write_text
-from moml.run.sweep import sweep
+from moml.run.sweep import mean_of_seeds, sweep
 from moml.tasks import sine
 
 ETA = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
@@ -72,7 +72,6 @@ def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool)
     """Train the whole grid with all seeds as one program; rank by the error on validation tasks."""
     began = time.monotonic()
     iterations = iterations_of(variant.method, k, budget)
-    steps = iterations // 5 if variant.method == "localmoml" else iterations
     done = sweep(
         variant.method,
         LOSS,
@@ -81,7 +80,7 @@ def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool)
         seeds=seeds,
         grid=variant.grid,
         iterations=iterations,
-        schedule=constant if variant.method == "bspiderboost" else decay_at(steps * 3 // 4),
+        schedule=constant if variant.method == "bspiderboost" else decay_at(iterations * 3 // 4),
         progress=progress,
         k=k,
         **variant.options,
@@ -91,8 +90,9 @@ def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool)
     rows = []
     for i, (error, gone) in enumerate(zip(errors, lost, strict=True)):
         setting = {name: done.settings[i * seeds][name] for name in variant.grid}
-        mean = None if gone.any() else float(error.mean())
-        rows.append(setting | {"mean": mean, "std": float(error.std()), "lost": int(gone.sum())})
+        gone = gone | ~np.isfinite(error)
+        mean, std = (None, None) if gone.any() else mean_of_seeds(error, gone)
+        rows.append(setting | {"mean": mean, "std": std, "lost": int(gone.sum())})
     rows.sort(key=lambda row: np.inf if row["mean"] is None else row["mean"])
     return Found(variant, k, rows, time.monotonic() - began)
 
@@ -101,7 +101,9 @@ def best(
     found: Found, keep: Callable[[dict[str, Any]], bool] = lambda row: True
 ) -> dict[str, float]:
     """The step sizes of the best row that `keep` lets through."""
-    row = next(row for row in found.rows if keep(row))
+    row = next((row for row in found.rows if row["mean"] is not None and keep(row)), None)
+    if row is None:
+        raise ConfigError(f"{found.variant.label}, k = {found.k}: every setting lost a seed")
     return {name: row[name] for name in ("eta", "beta", "gamma") if name in row}
 
 
@@ -136,6 +138,6 @@ def steps_file(tables: list[Found], command: str) -> dict[str, Any]:
     }
 
 
-def write_settings(content: dict[str, Any], path: Path = SETTINGS) -> None:
+def write_settings(content: dict[str, Any], path: Path) -> None:
     """Put the file down whole."""
     write_text(json.dumps(content, indent=1) + "\n", path)

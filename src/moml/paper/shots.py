@@ -188,6 +188,8 @@ def rows_of(found: Surface, plan: Plan) -> list[dict[str, Any]]:
 
 def surfaces_of(rows: list[dict[str, Any]]) -> tuple[list[Surface], Plan]:
     """Rows back into surfaces, so that they can be judged and drawn without training again."""
+    if not rows or not isinstance(rows, list):
+        raise DataError("there are no rows to judge")
     try:
         ordered = [(tuple(row["setting"][a] for a in ("n", "k", "noise")), row) for row in rows]
         steps = sorted({row["setting"]["steps"] for row in rows})

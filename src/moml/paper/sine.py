@@ -15,12 +15,12 @@ import numpy as np
 from moml.algorithms.adapt import gradient_steps
 from moml.algorithms.recipes import Method, method
 from moml.algorithms.schedule import constant, decay_at
-from moml.algorithms.spider import Cycle
+from moml.algorithms.spider import Cycle, bspiderboost
 from moml.errors import ConfigError
 from moml.models import mlp, mse
 from moml.paper import released
 from moml.paper.protocols import NAMED, PRINTED, PROTOCOLS, Protocol, Steps
-from moml.run.evaluate import test_errors
+from moml.run.evaluate import errors_on
 from moml.run.sweep import Sweep, mean_of_seeds, sweep
 from moml.tasks import sine, unseen_sine
 from moml.types import Batch, Hyper, Need, Params
@@ -84,7 +84,9 @@ def steps_of(protocol: str, name: str, k: int) -> Steps:
             raise ConfigError(f"no searched step sizes for {name} at k = {k}; known k: {tried}")
         return Steps(**found)
     like = "maml" if name in CONTROLS else name
-    return NAMED[like][k] if k in NAMED[like] else NAMED[like][1 if k < 3 else 3]
+    if k not in NAMED[like]:
+        raise ConfigError(f"{protocol} has step sizes for k = 1 and k = 3; given k = {k}")
+    return NAMED[like][k]
 
 
 def cells(protocol: str, ks: list[int], methods: list[str] | None) -> list[Cell]:
@@ -149,7 +151,7 @@ def _with_quirks(chosen: Method, cell: Cell) -> Method:
     algorithm = chosen.algorithm
     if name == "bspiderboost" and p.uncoupled:
         double = needs.small._replace(support=2 * cell.k, query=2 * cell.k)
-        algorithm = released.uncoupled_spider(LOSS, adapt, Cycle(needs.large, double))
+        algorithm = bspiderboost(LOSS, adapt, Cycle(needs.large, double), released.halves)
     if p.replacement and name not in ("reptile", "nasa"):
         is_need = lambda need: isinstance(need, Need)
         more = lambda need: need._replace(replace=True)
@@ -197,7 +199,9 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
         seeds=seeds,
         grid=grid,
         iterations=iterations,
-        schedule=decay_at(max(0, int(0.75 * count) - 1)) if decays else constant,
+        schedule=decay_at(max(0, int(0.75 * count) - 1) * chosen.algorithm.iterations)
+        if decays
+        else constant,
         chunk=max(1, -(-count // points)),
         on_chunk=score,
         progress=progress,
@@ -209,14 +213,15 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     ms = 1e3 * steady / (after * per_call) if after and iterations else None
     drawn = done.samples / max(1, count)
     seconds = ended - clock["start"] - clock["scoring"]
-    curve = [(round(step * drawn), values) for step, values in curve]
+    gone = lambda step: done.lost & (done.lost_at < step)
+    curve = [(round(step * drawn), np.where(gone(step), np.nan, error)) for step, error in curve]
     return Outcome(cell, done, curve, final_errors(cell, done), iterations, seconds, ms)
 
 
 @cache
 def _objective() -> Any:
     """F at the training tasks, from 100 inner and 100 other points a task, one number a member."""
-    one = test_errors(LOSS, gradient_steps(LOSS), sine(), jax.random.key(1), shots=100, queries=100)
+    one = errors_on(LOSS, gradient_steps(LOSS), sine(), jax.random.key(1), shots=100, queries=100)
     return jax.jit(jax.vmap(lambda meta: jnp.mean(one(meta, TESTED_WITH))))
 
 
@@ -225,13 +230,13 @@ def unseen_error(seed: int) -> Any:
     """Mean error over unseen tasks of every member; `seed` picks the tasks."""
     tasks = unseen_sine(jax.random.key(seed), UNSEEN)
     key = jax.random.key(seed + 1)
-    one = test_errors(LOSS, TEST, tasks, key, shots=SHOTS, queries=QUERIES)
+    one = errors_on(LOSS, TEST, tasks, key, shots=SHOTS, queries=QUERIES)
     return jax.jit(jax.vmap(lambda meta: jnp.mean(one(meta, TESTED_WITH))))
 
 
 @cache
-def _five_waves() -> Any:
-    support, scored = released.test_waves()
+def _error_on_five_waves() -> Any:
+    support, scored = released.five_waves()
 
     def wave(meta: Any, few: Any, many: Any) -> Any:
         return LOSS(TEST.merge(meta, TEST.apply(meta, few, TESTED_WITH)), many)
@@ -245,7 +250,7 @@ VALIDATION, FINAL = 1000, 2023  # seeds of the tasks that step sizes are chosen 
 
 def final_errors(cell: Cell, done: Sweep) -> np.ndarray:
     """Test error of each seed under the cell's protocol."""
-    test = _five_waves() if cell.switches.five_waves else unseen_error(FINAL)
+    test = _error_on_five_waves() if cell.switches.five_waves else unseen_error(FINAL)
     return np.asarray(test(done.meta))
 
 
@@ -277,7 +282,8 @@ def fitted(outcome: Outcome) -> np.ndarray:
 def row_of(outcome: Outcome) -> dict[str, Any]:
     """A result row, in the one form that all tables share."""
     cell, run = outcome.cell, outcome.run
-    mean, std = mean_of_seeds(outcome.errors, run.lost)
+    lost = run.lost | ~np.isfinite(outcome.errors)
+    mean, std = mean_of_seeds(outcome.errors, lost)
     printed = PRINTED.get(cell.method, {}).get(cell.k, (None, None, None))
     used = asdict(cell.steps) | {"beta": float(np.asarray(run.hyper.beta)[0])}
     return {
@@ -290,7 +296,7 @@ def row_of(outcome: Outcome) -> dict[str, Any]:
         "mean": mean,
         "std": std,
         "seeds": len(run.settings),
-        "lost": int(run.lost.sum()),
+        "lost": int(lost.sum()),
         "paper_mean": printed[0],
         "paper_std": printed[1],
         "samples": run.samples,

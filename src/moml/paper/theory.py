@@ -18,9 +18,9 @@ from moml.algorithms.diagnostics import samples_of, tracking_error
 from moml.algorithms.recipes import Method, method
 from moml.algorithms.schedule import beta_follows_eta
 from moml.algorithms.theory import check_eta0, theoretical_steps
-from moml.errors import ConfigError
+from moml.errors import ConfigError, check_count
 from moml.paper.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
-from moml.run.check import check_count, make_hyper
+from moml.run.check import make_hyper
 from moml.run.progress import bar
 from moml.run.sweep import mean_of_seeds
 from moml.run.train import chunks, run_key

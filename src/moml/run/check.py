@@ -2,6 +2,7 @@
 
 import math
 import os
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int) -> None:
 def make_hyper(eta: Any, beta: Any, alpha: Any, gamma: Any, dtype: Any) -> Hyper:
     """Checked hyper-parameters, as arrays of the parameters' own type."""
     for name, value in {"eta": eta, "beta": beta, "alpha": alpha, "gamma": gamma}.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+        if not isinstance(value, Real) or isinstance(value, bool) or math.isnan(value):
             raise ConfigError(f"{name} must be a number; given {value!r}")
     if not 0 < eta < math.inf:
         raise ConfigError(f"eta must be positive; given {eta:g}")
@@ -66,13 +67,6 @@ def make_hyper(eta: Any, beta: Any, alpha: Any, gamma: Any, dtype: Any) -> Hyper
         if not 0 < value <= 1:
             raise ConfigError(f"{name} must be in (0, 1]; given {value:g}")
     return jax.tree.map(lambda x: jnp.asarray(x, dtype), Hyper(eta, beta, alpha, gamma))
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number, from `least` up."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name} must be a whole number from {least}; given {value!r}")
-    return value
 
 
 def writable_folder(path: str | Path) -> Path:

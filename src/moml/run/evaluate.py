@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from moml.errors import ConfigError
-from moml.run.check import check_count
+from moml.errors import ConfigError, DataError, check_count
+from moml.run.check import check_loss
 from moml.run.train import Learner
 from moml.types import Adapt, Hyper, Key, Loss, Meta, Tasks
 
 
-def test_errors(
+def errors_on(
     loss: Loss, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int, chunk: int = 256
 ) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
     """Each task's loss on `queries` samples after adapting on `shots` others."""
@@ -51,11 +51,15 @@ def evaluate(
 
     Scored on `queries` other samples: 100, or for finite tasks all that every one of them has left.
     """
-    check_count("shots", shots)
+    if not isinstance(tasks, Tasks):
+        raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; given {type(tasks)}")
+    check_count("shots", shots, below=tasks.least)
+    check_count("seed", seed, least=0, below=2**32)
+    check_loss(loss, learner.params, tasks, shots)
     if queries is None:
         queries = 100 if tasks.least is None else tasks.least - shots
     check_count("queries", queries)
     steps = learner.method.options.inner_steps if steps is None else check_count("steps", steps)
     adapt = learner.method.adaptation(steps)
-    score = test_errors(loss, adapt, tasks, jax.random.key(seed), shots=shots, queries=queries)
+    score = errors_on(loss, adapt, tasks, jax.random.key(seed), shots=shots, queries=queries)
     return jax.jit(score)(learner.meta, learner.hyper)

@@ -12,11 +12,12 @@ import numpy as np
 
 from moml.algorithms.recipes import Method
 from moml.algorithms.schedule import Schedule, constant
-from moml.errors import ConfigError
-from moml.run.check import check_count, check_loss, check_params
+from moml.errors import ConfigError, check_count
+from moml.run.check import check_loss, check_params
 from moml.run.progress import bar
 from moml.run.train import (
     all_finite,
+    check_adapts,
     check_start,
     chunks,
     compose,
@@ -62,9 +63,10 @@ def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[dict
     grid = dict(grid or {})
     allowed = Hyper._fields
     for name, values in grid.items():
-        if name not in allowed or not isinstance(values, Sequence) or not values:
+        if name not in allowed or not isinstance(values, Sequence | np.ndarray) or not len(values):
             raise ConfigError(f"grid: {name} = {values}; allowed: lists for {', '.join(allowed)}")
-    rows = itertools.product(*grid.values(), range(check_count("seeds", seeds)))
+    columns = [[float(value) for value in values] for values in grid.values()]
+    rows = itertools.product(*columns, range(check_count("seeds", seeds)))
     return [dict(zip([*grid, "seed"], row, strict=True)) for row in rows]
 
 
@@ -90,6 +92,8 @@ def sweep(
     iterations the members are the untrained networks, a control.
     """
     check_count("iterations", iterations, least=0)
+    for name_ in set(options) & set(Hyper._fields):
+        raise ConfigError(f"{name_} goes into the grid: grid={{'{name_}': [{options[name_]}]}}")
     settings = grid_of(grid, seeds)
     example = check_params(init(init_key(0)))
     chosen = compose(name, loss, tasks, options)
@@ -99,17 +103,18 @@ def sweep(
     hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
     algorithm = chosen.algorithm
     fits = simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
-    length = check_count("chunk", chunk or fits)
+    length = fits if chunk is None else check_count("chunk", chunk)
     steps = math.ceil(iterations / algorithm.iterations)
     program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
 
+    check_adapts(chosen, example, rows[0])
     numbers = jnp.asarray([row["seed"] for row in settings])
     keys = jax.vmap(run_key)(numbers)
     first = lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)
     begun = jax.jit(jax.vmap(first))(numbers, keys, hyper)
     finite = jax.jit(jax.vmap(all_finite))
     keep = jax.jit(jax.vmap(lambda ok, new, old: _where(ok, new, old)))
-    check_start(bool(finite(begun.meta).all()), chosen, begun.meta)
+    check_start(bool(finite(begun.meta).all()), chosen)
     good = jax.tree.map(jnp.copy, begun.meta)
     lost_at = np.full(len(settings), -1)
     history: list[np.ndarray] = []

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.algorithms.recipes import Method, method
+from moml.algorithms.recipes import RECIPES, Method, method
 from moml.algorithms.schedule import Schedule, constant
-from moml.errors import ConfigError, DataError, Diverged
-from moml.run.check import check_count, check_loss, check_params, make_hyper
+from moml.errors import ConfigError, DataError, Diverged, check_count
+from moml.run.check import check_loss, check_params, make_hyper
 from moml.run.progress import bar
 from moml.runtime import simulate
 from moml.types import Hyper, Info, Key, Loss, Meta, Params, Tasks
@@ -41,7 +41,16 @@ class Learner:
         """Personal parameters after `steps` adaptation steps on a few samples of a task."""
         steps = self.method.options.inner_steps if steps is None else check_count("steps", steps)
         adapt = self.method.adaptation(steps)
-        return adapt.merge(self.meta, adapt.apply(self.meta, support, self.hyper))
+        try:
+            mine = adapt.merge(self.meta, adapt.apply(self.meta, support, self.hyper))
+        except (TypeError, ValueError, AttributeError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise DataError(f"cannot adapt to this support: {reason}") from error
+        if not all_finite(mine):
+            raise DataError(
+                "adapted parameters are not finite: look at the support, or take fewer steps"
+            )
+        return mine
 
 
 def init_key(seed: int | Any) -> Key:
@@ -56,6 +65,8 @@ def run_key(seed: int | Any) -> Key:
 
 def compose(name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any]) -> Method:
     """A method for these tasks, by name or as given."""
+    if not isinstance(tasks, Tasks):
+        raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; given {type(tasks)}")
     if not isinstance(name, str):
         if options:
             raise ConfigError(f"a composed method takes no options; given {', '.join(options)}")
@@ -69,6 +80,10 @@ def compose(name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any
 
 def hyper_of(chosen: Method, params: Params, given: dict[str, Any]) -> Hyper:
     """Hyper-parameters: the method's own where none are given."""
+    for name, without in {"beta": "memory", "gamma": "average of gradients"}.items():
+        value = given.get(name)
+        if value not in (None, 1) and getattr(RECIPES[chosen.name], name) == 1:
+            raise ConfigError(f"{chosen.name} has no {without}: {name} = {value} changes nothing")
     usual = {"eta": chosen.eta, "beta": chosen.beta, "alpha": 0.01, "gamma": chosen.gamma}
     values = usual | {name: value for name, value in given.items() if value is not None}
     return make_hyper(**values, dtype=jax.tree.leaves(params)[0].dtype)
@@ -87,10 +102,17 @@ def start(chosen: Method, tasks: Tasks) -> Callable[[Params, Key, Hyper], Any]:
     return first
 
 
-def check_start(finite: bool, chosen: Method, meta: Meta) -> None:
-    """Refuse to begin where nothing adapts, or with numbers that are not finite."""
-    if not jax.tree.leaves(chosen.adaptation(1).start(meta)):
+def check_adapts(chosen: Method, params: Params, hyper: Hyper) -> None:
+    """Refuse to begin where nothing adapts."""
+    adapt = chosen.adaptation(1)
+    if not jax.tree.leaves(
+        jax.eval_shape(lambda p, h: adapt.start(adapt.init(p, h)), params, hyper)
+    ):
         raise ConfigError(f"{chosen.name}: `leaves` picks no parameter, so nothing would adapt")
+
+
+def check_start(finite: bool, chosen: Method) -> None:
+    """Refuse to begin with numbers that are not finite."""
     if not finite:
         raise DataError(
             f"{chosen.name} would start from numbers that are not finite: look at params, and at "
@@ -147,8 +169,8 @@ def fit(
     """Train by the method `name`; `options` are those of `moml.Options` (k, tasks_per_step, ...).
 
     A step size that is not given is the method's usual one. The result does not depend on `chunk`,
-    the steps compiled as one program. Raises `Diverged`, with the last finite state, when the loss
-    or the parameters stop being finite.
+    the steps compiled as one program. Raises `Diverged`, with the model at the end of the stretch
+    before, when the loss or the parameters stop being finite. `on_chunk` sees each of them.
 
     >>> import jax, moml
     >>> net = moml.mlp(1, 40, 40, 1)
@@ -160,20 +182,22 @@ def fit(
     """
     params = check_params(params)
     check_count("iterations", iterations)
-    check_count("seed", seed, least=0)
+    check_count("seed", seed, least=0, below=2**32)
     chosen = compose(name, loss, tasks, options)
     check_loss(loss, params, tasks, chosen.options.k)
     hyper = hyper_of(chosen, params, {"eta": eta, "beta": beta, "alpha": alpha, "gamma": gamma})
     algorithm = chosen.algorithm
-    length = check_count("chunk", chunk or simulate.steps_that_fit(algorithm, tasks))
+    fits = simulate.steps_that_fit(algorithm, tasks)
+    length = fits if chunk is None else check_count("chunk", chunk)
     steps = math.ceil(iterations / algorithm.iterations)
     program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule))
     per_step = simulate.samples_per_step(algorithm.needs)
 
+    check_adapts(chosen, params, hyper)
     key = run_key(seed)
     begun = jax.jit(start(chosen, tasks))(params, key, hyper)
     finite = jax.jit(all_finite)
-    check_start(bool(finite(begun.meta)), chosen, begun.meta)
+    check_start(bool(finite(begun.meta)), chosen)
     history: list[np.ndarray] = []
     done = 0
 

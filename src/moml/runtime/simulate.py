@@ -30,7 +30,8 @@ def stretch(algorithm: Algorithm, tasks: Tasks, schedule: Schedule = constant) -
 
         def step(state: Any, at: Any) -> tuple[Any, Info]:
             t, visit = at
-            return algorithm.step(state, fetch(visit, tasks), schedule(hyper, t))
+            now = schedule(hyper, t * algorithm.iterations)
+            return algorithm.step(state, fetch(visit, tasks), now)
 
         return jax.lax.scan(step, state, (steps, visits))
 

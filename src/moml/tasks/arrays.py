@@ -22,15 +22,29 @@ def from_arrays(x: Any, y: Any, sizes: Any = None) -> Tasks:
     >>> tasks.n, tasks.draw(jax.random.key(0), jnp.array([0, 2]), 5).shape
     (3, (2, 5))
     """
-    x, y = jnp.asarray(x), jnp.asarray(y)
+    try:
+        x, y = jnp.asarray(x), jnp.asarray(y)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"x and y must be arrays of numbers: {error}") from error
     if x.ndim < 2 or y.ndim < 2 or x.shape[:2] != y.shape[:2] or 0 in x.shape[:2]:
         raise DataError(
             f"x has shape {x.shape}, y {y.shape}: both must start with the same [tasks, samples]"
         )
     n, m = x.shape[:2]
     count = np.full(n, m) if sizes is None else np.asarray(sizes)
-    if count.shape != (n,) or count.min() < 1 or count.max() > m:
-        raise DataError(f"sizes must be {n} numbers from 1 to {m}; given {count.tolist()[:8]}")
+    whole = np.issubdtype(count.dtype, np.integer)
+    if not whole or count.shape != (n,) or count.min() < 1 or count.max() > m:
+        raise DataError(
+            f"sizes must be {n} whole numbers from 1 to {m}; given {count.tolist()[:8]}"
+        )
+    for name, values in {"x": x, "y": y}.items():
+        good = np.isfinite(np.asarray(values)).reshape(n, m, -1).all(axis=2)
+        bad = np.argwhere(~good & (np.arange(m) < count[:, None]))
+        if len(bad):
+            task, row = bad[0]
+            raise DataError(
+                f"{name} of task {task}, row {row} is not finite ({len(bad)} such rows)"
+            )
     equal = bool((count == m).all())
     rows = jnp.asarray(count, jnp.int32)
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from moml.errors import DataError
 from moml.types import Batch, Key, Tasks
 
 
@@ -19,9 +20,11 @@ def sine(
     >>> tasks.n, tasks.draw(jax.random.key(0), jnp.array([0, 24]), 10).x.shape
     (25, (2, 10, 1))
     """
-    if amplitude is None or phase is None:
+    if amplitude is None and phase is None:
         a, i = jnp.meshgrid(jnp.arange(1, 6), jnp.arange(1, 6), indexing="ij")
         amplitude, phase = a.ravel().astype(float), i.ravel().astype(float) * (jnp.pi / 5)
+    if amplitude is None or phase is None or amplitude.shape != phase.shape:
+        raise DataError("give amplitude and phase together, as many of one as of the other")
 
     def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Batch:
         x_key, noise_key = jax.random.split(key)
