@@ -202,7 +202,7 @@ RECIPES: dict[str, Recipe] = {
     "moml": Recipe(
         "what we recommend: v1, exact, Adam, beta matched to shots",
         _v1,
-        eta=0.005,
+        eta=0.002,
         beta=_matched,
         takes=("independent_hessian", "eager", "shots", "test_steps"),
         usual=_ADAM,
