@@ -13,8 +13,6 @@ from moml.paper import released
 from moml.paper.protocols import NAMED, PRINTED, PROTOCOLS
 from moml.paper.search import Variant, best, search, steps_file, write_settings
 from moml.paper.sine import (
-    LOSS,
-    NET,
     SETTINGS,
     cells,
     compose,
@@ -24,6 +22,7 @@ from moml.paper.sine import (
     row_of,
     run_cell,
 )
+from moml.paper.sine_score import LOSS, NET
 from moml.types import Hyper, Need, Task, Visit
 
 HYPER = jax.tree.map(jnp.asarray, Hyper(0.01, 0.1, 0.01, 1.0))

@@ -130,6 +130,7 @@ def sine(command: Sine) -> None:
     """Train and test every cell; rows are on disk after each of them."""
     from moml.paper import sine as table
     from moml.paper.protocols import PROTOCOLS
+    from moml.paper.sine_score import example_waves
     from moml.report.figures import fitted_curves, learning_curves
     from moml.report.tables import print_beside_paper, write_json
 
@@ -165,7 +166,7 @@ def sine(command: Sine) -> None:
             f"K = {k}": {todo[i].method: table.fitted(outcomes[i]) for i in mine if todo[i].k == k}
             for k in command.k
         }
-        pictures.append(fitted_curves(fits, table.example_waves(), folder / f"fitted-{name}"))
+        pictures.append(fitted_curves(fits, example_waves(), folder / f"fitted-{name}"))
         print("\n".join(f"picture: {picture}" for picture in pictures))
     print(f"rows:    {rows_file}")
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from moml.algorithms.schedule import decay_at
-from moml.paper.sine import FINAL, LOSS, NET, SHOTS, STEPS, TESTED_WITH, unseen_error
-from moml.paper.sine import TEST as ADAPT
+from moml.paper.sine_score import FINAL, LOSS, NET, SHOTS, STEPS, TESTED_WITH, unseen_error
+from moml.paper.sine_score import TEST as ADAPT
 from moml.run.sweep import Sweep, mean_of_seeds, sweep
 from moml.tasks import sine, unseen_sine
 from moml.types import Batch

@@ -13,15 +13,8 @@ import optax
 
 from moml.algorithms.schedule import constant, decay_at
 from moml.errors import ConfigError
-from moml.paper.sine import (
-    LOSS,
-    NET,
-    SHOTS,
-    STEPS,
-    VALIDATION,
-    iterations_of,
-    unseen_error,
-)
+from moml.paper.sine import iterations_of
+from moml.paper.sine_score import LOSS, NET, SHOTS, STEPS, VALIDATION, unseen_error
 from moml.report.tables import write_text
 from moml.run.sweep import mean_of_seeds, sweep
 from moml.tasks import sine

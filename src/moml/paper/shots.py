@@ -17,7 +17,7 @@ from moml.algorithms.adapt import gradient_steps
 from moml.algorithms.matching import match_beta
 from moml.algorithms.schedule import decay_at
 from moml.errors import DataError
-from moml.paper.sine import LOSS, NET, TESTED_WITH
+from moml.paper.sine_score import LOSS, NET, TESTED_WITH
 from moml.run.sweep import sweep
 from moml.tasks import sine, unseen_sine
 from moml.types import Batch, Tasks

@@ -12,24 +12,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.algorithms.adapt import gradient_steps
 from moml.algorithms.recipes import Method, method
 from moml.algorithms.schedule import constant, decay_at
 from moml.algorithms.spider import Cycle, bspiderboost
 from moml.errors import ConfigError
-from moml.models import mlp, mse
 from moml.paper import released
 from moml.paper.protocols import NAMED, PRINTED, PROTOCOLS, Protocol, Steps
-from moml.run.evaluate import errors_on
+from moml.paper.sine_score import (
+    FINAL,
+    LOSS,
+    NET,
+    SHOTS,
+    STEPS,
+    TEST,
+    TESTED_WITH,
+    error_on_five_waves,
+    example_waves,
+    objective_of,
+    unseen_error,
+)
 from moml.run.sweep import Sweep, mean_of_seeds, sweep
-from moml.tasks import sine, unseen_sine
-from moml.types import Batch, Hyper, Need, Params
+from moml.tasks import sine
+from moml.types import Batch, Need, Params
 
-SHOTS, STEPS, UNSEEN, QUERIES = 10, 10, 500, 100
-NET = mlp(1, 40, 40, 1)
-LOSS = mse(NET.predict)
-TEST = gradient_steps(LOSS, STEPS)  # how every method is tested: ten steps of 0.01
-TESTED_WITH = Hyper(eta=1.0, alpha=0.01)
 CONTROLS = ("untrained", "joint")
 OURS = ("moml", "moml-searched")
 SETTINGS = Path(__file__).with_name("sine_settings.json")
@@ -180,7 +185,7 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     }
     count = -(-iterations // chosen.algorithm.iterations)  # calls of `step`
     decays = cell.method != "bspiderboost"
-    objective = _objective()
+    objective = objective_of()
     curve: list[tuple[int, np.ndarray]] = []
     clock = {"start": time.monotonic(), "scoring": 0.0, "first": 0.0}
 
@@ -218,54 +223,15 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     return Outcome(cell, done, curve, final_errors(cell, done), iterations, seconds, ms)
 
 
-@cache
-def _objective() -> Any:
-    """F at the training tasks, from 100 inner and 100 other points a task, one number a member."""
-    one = errors_on(LOSS, gradient_steps(LOSS), sine(), jax.random.key(1), shots=100, queries=100)
-    return jax.jit(jax.vmap(lambda meta: jnp.mean(one(meta, TESTED_WITH))))
-
-
-@cache
-def unseen_error(seed: int) -> Any:
-    """Mean error over unseen tasks of every member; `seed` picks the tasks."""
-    tasks = unseen_sine(jax.random.key(seed), UNSEEN)
-    key = jax.random.key(seed + 1)
-    one = errors_on(LOSS, TEST, tasks, key, shots=SHOTS, queries=QUERIES)
-    return jax.jit(jax.vmap(lambda meta: jnp.mean(one(meta, TESTED_WITH))))
-
-
-@cache
-def _error_on_five_waves() -> Any:
-    support, scored = released.five_waves()
-
-    def wave(meta: Any, few: Any, many: Any) -> Any:
-        return LOSS(TEST.merge(meta, TEST.apply(meta, few, TESTED_WITH)), many)
-
-    each = jax.vmap(wave, (None, 0, 0))
-    return jax.jit(jax.vmap(lambda meta: jnp.mean(each(meta, support, scored))))
-
-
-VALIDATION, FINAL = 1000, 2023  # seeds of the tasks that step sizes are chosen on, and of the test
-
-
 def final_errors(cell: Cell, done: Sweep) -> np.ndarray:
     """Test error of each seed under the cell's protocol."""
-    test = _error_on_five_waves() if cell.switches.five_waves else unseen_error(FINAL)
+    test = error_on_five_waves() if cell.switches.five_waves else unseen_error(FINAL)
     return np.asarray(test(done.meta))
 
 
 def printed_ms(cell: Cell) -> float | None:
     """The paper's milliseconds per iteration."""
     return PRINTED.get(cell.method, {}).get(cell.k, (None, None, None))[2]
-
-
-@cache
-def example_waves() -> tuple[Batch, Batch]:
-    """Five unseen tasks to look at: the samples adapted on, and the waves."""
-    tasks, ids = unseen_sine(jax.random.key(4), 5), jnp.arange(5, dtype=jnp.int32)
-    few, many = (tasks.draw(jax.random.key(i), ids, size) for i, size in ((6, SHOTS), (5, 300)))
-    order = jnp.argsort(many.x[:, :, 0], axis=1)[..., None]
-    return few, jax.tree.map(lambda v: jnp.take_along_axis(v, order, axis=1), many)
 
 
 def fitted(outcome: Outcome) -> np.ndarray:
