@@ -1,14 +1,16 @@
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import moml
 from moml import match_beta
 
 
-@given(st.integers(1, 50), st.integers(1, 500), st.integers(1, 50), st.floats(1, 1e6))
-def test_beta_is_a_beta(k, shots, steps, apart):
-    beta = match_beta(k, shots, steps=steps, visits_apart=apart)
+@given(st.integers(1, 50), st.integers(1, 500), st.integers(1, 50), st.floats(1e-3, 1e6))
+def test_beta_is_a_beta(k, shots, steps, visits):
+    beta = match_beta(k, shots, steps=steps, visits=visits)
     assert 0 < beta <= 1
     assert (shots > k) or beta == 1
 
@@ -21,8 +23,19 @@ def test_the_noise_of_the_average_is_that_of_the_shots():
         assert k / np.sum(weights**2) == pytest.approx(shots, rel=1e-9)
 
 
-def test_more_steps_lower_beta_and_waiting_raises_it():
-    assert match_beta(1, 10, steps=10) < match_beta(1, 10, steps=2) < match_beta(1, 10)
-    assert match_beta(1, 50, visits_apart=133.0) == pytest.approx(0.1)
-    assert match_beta(1, 50, visits_apart=8.3) == pytest.approx(2 / 51)
-    assert match_beta(1, 50, visits_apart=133.0, floor=0.01) == pytest.approx(2 / 51)
+def test_more_steps_lower_beta_and_rare_visits_raise_it():
+    assert match_beta(3, 10, steps=10) < match_beta(3, 10, steps=2) < match_beta(3, 10)
+    assert match_beta(1, 2, steps=10) > 0.4  # few samples: hardly less than with one step
+    assert match_beta(1, 50) == match_beta(1, 50, visits=300) == pytest.approx(0.1)
+    assert match_beta(1, 50, visits=75) == pytest.approx(0.2)
+    assert match_beta(1, 50, visits=75, floor=0.01) == pytest.approx(2 / 51)
+
+
+def test_fit_and_sweep_tell_how_long_training_will_be():
+    net = moml.mlp(1, 4, 1)
+    loss, few = moml.mse(net.predict), {"k": 1, "shots": 50, "iterations": 36}
+    w = net.init(jax.random.key(0))
+    hyper = moml.fit("moml", loss, w, moml.sine(), **few).hyper
+    assert float(hyper.beta) == pytest.approx((3 * 25 / (36 * 3)) ** 0.5)
+    many = moml.sweep("moml", loss, net.init, moml.sine(), seeds=2, **few).hyper
+    assert float(many.beta[0]) == pytest.approx(float(hyper.beta))

@@ -4,24 +4,29 @@ import math
 
 
 def match_beta(
-    k: int, shots: int, *, steps: int = 1, visits_apart: float = 1.0, floor: float | None = None
+    k: int,
+    shots: int,
+    *,
+    steps: int = 1,
+    visits: float | int = math.inf,
+    floor: float | None = None,
 ) -> float:
     """beta so that the memory is as noisy as what a user will have: 2K / (shots + K).
 
     An average with weight beta has the noise of K (2 - beta) / beta samples. Training with K
     samples a visit prepares for users with K samples; a memory makes it prepare for `shots`. With
-    shots <= K memory does not pay, and beta = 1 (none). Several adaptation `steps` at test favour
-    less: the rule times steps^-0.4, but not less than 0.6 of it.
+    shots <= K memory does not pay, and beta = 1 (none).
 
-    A small beta lags behind a moving w, the more so the longer (`visits_apart` = n / B steps) a
-    task waits for its next visit. The floor is 0.1 sqrt(visits_apart / 133), as measured with
-    Adam; `floor` overrides it. `moml reproduce shots --full` measures all of this.
+    Users who take several `steps` do better with less, the more so the more samples they have: the
+    rule to the power of 2 - 1 / steps. A small beta lags behind a moving w: never below 0.1, nor
+    below sqrt(3 / visits) where training visits a task `visits` = T B / n times in all. `floor`
+    overrides that. `moml reproduce shots --full` measures all of it.
 
     >>> match_beta(k=1, shots=1), match_beta(k=5, shots=10)
     (1.0, 0.6666666666666666)
-    >>> round(match_beta(k=1, shots=10, steps=10), 3)
-    0.109
+    >>> round(match_beta(k=3, shots=10, steps=10), 3)
+    0.23
     """
-    least = 0.1 * math.sqrt(visits_apart / 133) if floor is None else floor
-    rule = 2 * k / (shots + k) * max(0.6, steps**-0.4)
+    least = max(0.1, math.sqrt(3 / visits)) if floor is None else floor
+    rule = (2 * k / (shots + k)) ** (2 - 1 / steps)
     return 1.0 if shots <= k else min(1.0, max(rule, least))

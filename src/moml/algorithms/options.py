@@ -37,6 +37,7 @@ class Options:
     direct: bool = False  # v2: move every memory at every step, O(n d)
     shots: int | None = None  # moml: how many samples a user will adapt on
     test_steps: int = 1  # moml: how many steps a user will adapt with
+    iterations: int | None = None  # moml: how long training will be; `fit` and `sweep` know it
     local_steps: int = 5  # localmoml: H
     restart_samples: int | None = None  # localmoml: K0, twice K by default
     carried: bool = False  # localmoml: keep memories between rounds instead of restarting them
@@ -49,7 +50,7 @@ def check_options(o: Options) -> Options:
     counts = "tasks_per_step k inner_steps local_steps large_tasks period test_steps"
     for name in counts.split():
         check_count(name, getattr(o, name))
-    for name in ("n", "shots", "restart_samples"):
+    for name in ("n", "shots", "restart_samples", "iterations"):
         if getattr(o, name) is not None:
             check_count(name, getattr(o, name))
     if o.n is not None and o.tasks_per_step > o.n:

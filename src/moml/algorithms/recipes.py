@@ -1,5 +1,6 @@
 """Name -> composition: the only place where a name becomes parts."""
 
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -110,8 +111,8 @@ def _reptile(loss: Loss, adapt: Adapt, o: Options) -> Parts:
 def _matched(o: Options) -> float:
     if o.shots is None:
         raise ConfigError("moml matches beta to your users: give shots, their samples each")
-    apart = _count(o) / o.tasks_per_step
-    return match_beta(o.k, o.shots, steps=o.test_steps, visits_apart=apart)
+    visits = math.inf if o.iterations is None else o.iterations * o.tasks_per_step / _count(o)
+    return match_beta(o.k, o.shots, steps=o.test_steps, visits=visits)
 
 
 _ADAM = {"outer": optax.scale_by_adam()}
@@ -204,7 +205,7 @@ RECIPES: dict[str, Recipe] = {
         _v1,
         eta=0.002,
         beta=_matched,
-        takes=("independent_hessian", "eager", "shots", "test_steps"),
+        takes=("independent_hessian", "eager", "shots", "test_steps", "iterations"),
         usual=_ADAM,
     ),
 }

@@ -174,7 +174,8 @@ def sine(command: Sine) -> None:
 def shots(command: Shots) -> None:
     """Train and test every surface; rows are on disk after each of them."""
     from moml.paper import shots as study
-    from moml.report.shots_figure import shots_figure
+    from moml.paper import shots_verdict as judge
+    from moml.report.shots_figure import print_verdicts, shots_figure
     from moml.report.tables import read_json, write_json
 
     plan = study.FULL if command.full else study.Plan()
@@ -184,30 +185,17 @@ def shots(command: Shots) -> None:
     _counts(plan.seeds, plan.iterations, list(plan.ks))
     folder, rows_file = places(command.out, command.json)
     if command.rows is not None:
-        surfaces, plan = study.surfaces_of(read_json(command.rows))
+        surfaces, plan = judge.surfaces_of(read_json(command.rows))
         rows_file = command.rows
     else:
-        todo = [(k, noise, 25) for noise in plan.noises for k in plan.ks]
-        todo += [(1, 0.0, n) for n in plan.more_tasks]
         surfaces, rows = [], []
-        for k, noise, n in todo:
-            found = study.surface(plan, k, noise, n=n, progress=True)
+        for place in plan.places():
+            found = study.surface(plan, place, progress=True)
             surfaces.append(found)
-            rows += study.rows_of(found, plan)
+            rows += judge.rows_of(found, plan)
             write_json(rows, rows_file)
-    for n in dict.fromkeys(found.n for found in surfaces):
-        print(f"n = {n}: per cent above the best beta's error, mean and worst over the cells")
-        for verdict in study.verdicts([found for found in surfaces if found.n == n], plan):
-            print(
-                f"  {verdict.steps:2} steps  {verdict.name:<14} {verdict.mean:7.1f} "
-                f"{verdict.worst:7.0f}   ({verdict.cells} cells)"
-            )
-    paper_tasks = [found for found in surfaces if found.n == 25]
-    for noise in dict.fromkeys(found.noise for found in paper_tasks):
-        print(f"label noise {noise:g}: the same for so many times the bare rule, n = 25")
-        print(" " * 10 + "".join(f"{factor:7}" for factor in study.FACTORS))
-        for steps, line in study.factors(paper_tasks, plan, noise):
-            print(f"  {steps:2} steps" + "".join(f"{value:7.1f}" for value in line))
+    print_verdicts(surfaces, plan)
+    paper_tasks = [found for found in surfaces if found.place[:2] == ("sine", 25)]
     print(f"picture: {shots_figure(paper_tasks, study.SHOTS, folder / 'shots')}")
     print(f"rows:    {rows_file}")
 
@@ -254,12 +242,9 @@ def search(command: Search) -> None:
     tables = []
     for k in command.k:
         began = time.monotonic()
-        for variant in variants:
-            found = searching.search(
-                variant, k, seeds=command.seeds, budget=command.iterations, progress=True
-            )
+        for found in searching.search_all(variants, k, command.seeds, command.iterations):
             tables.append(found)
-            print(f"K = {k} {variant.label:<32} {found.seconds:6.1f} s  {_best(found.rows[0])}")
+            print(f"K = {k} {found.variant.label:<32} {_best(found.rows[0])}", flush=True)
         print(f"K = {k}: {time.monotonic() - began:.1f} s in all", flush=True)
         said = f"moml reproduce search --seeds {command.seeds} --iterations {command.iterations}"
         searching.write_settings(searching.steps_file(tables, said), command.json)

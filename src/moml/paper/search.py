@@ -1,9 +1,11 @@
 """The search that gives `strict` its step sizes: every method over a grid, on validation tasks."""
 
 import json
+import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,11 +13,13 @@ import jax
 import numpy as np
 import optax
 
+from moml.algorithms.matching import match_beta
 from moml.algorithms.schedule import constant, decay_at
 from moml.errors import ConfigError
 from moml.paper.sine import iterations_of
 from moml.paper.sine_score import LOSS, NET, SHOTS, STEPS, VALIDATION, unseen_error
 from moml.report.tables import write_text
+from moml.run.progress import bar
 from moml.run.sweep import mean_of_seeds, sweep
 from moml.tasks import sine
 
@@ -90,6 +94,17 @@ def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool)
     return Found(variant, k, rows, time.monotonic() - began)
 
 
+def search_all(variants: Sequence[Variant], k: int, seeds: int, budget: int) -> Iterator[Found]:
+    """Every variant in its turn; while one trains on an accelerator the next ones compile."""
+    one = lambda variant: search(variant, k, seeds=seeds, budget=budget, progress=False)
+    workers = 1 if jax.default_backend() == "cpu" else 4
+    shown = bar(f"search, K = {k}", len(variants), shown=True)
+    with ThreadPoolExecutor(workers) as pool, shown as advance:
+        for done, found in enumerate(pool.map(one, variants), start=1):
+            advance(done, found.rows[0]["mean"] or math.nan)
+            yield found
+
+
 def best(
     found: Found, keep: Callable[[dict[str, Any]], bool] = lambda row: True
 ) -> dict[str, float]:
@@ -114,6 +129,11 @@ def steps_file(tables: list[Found], command: str) -> dict[str, Any]:
             put("moml-v1", found, lambda row: row["beta"] < 1)
         elif label == "v1, exact, adam":
             put("moml-searched", found)
+            rule = match_beta(found.k, SHOTS, steps=STEPS)
+            near = min(BETA, key=lambda beta: abs(math.log(beta / rule)))
+            put(
+                "moml", found, lambda row, near=near: row["beta"] == near
+            )  # its eta; beta: the rule
         elif "," not in label:
             put(label, found)
     device = jax.devices()[0]

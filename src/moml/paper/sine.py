@@ -82,7 +82,7 @@ def searched() -> dict[str, Any]:
 def steps_of(protocol: str, name: str, k: int) -> Steps:
     """Step sizes of a cell: named by the released code, or found by our search."""
     if protocol == "strict":
-        known = {"untrained": "joint", "moml": "moml-searched"}.get(name, name)
+        known = {"untrained": "joint"}.get(name, name)
         found = searched().get(known, {}).get(str(k))
         if found is None:
             tried = sorted(searched().get(known, {}))
@@ -128,8 +128,8 @@ def iterations_of(name: str, k: int, budget: int) -> int:
     return budget
 
 
-def compose(cell: Cell) -> Method:
-    """The method of a cell, with its protocol's switches."""
+def compose(cell: Cell, budget: int = 40_000) -> Method:
+    """The method of a cell, with its protocol's switches, for so many iterations."""
     p, name, k = cell.switches, cell.method, cell.k
     curvature = {} if name == "reptile" else {"curvature": "exact" if p.exact else "first-order"}
     shape: dict[str, Any] = {"n": 25, "tasks_per_step": 3, "k": k}
@@ -138,7 +138,8 @@ def compose(cell: Cell) -> Method:
         case "untrained" | "joint":  # joint training is MAML at alpha = 0
             chosen = method("fo-maml", LOSS, **shape)
         case "moml" | "moml-searched":
-            chosen = method("moml", LOSS, **shape, shots=SHOTS, test_steps=STEPS)
+            users = {"shots": SHOTS, "test_steps": STEPS, "iterations": max(1, budget)}
+            chosen = method("moml", LOSS, **shape, **users)
         case "moml-v2":
             both = {"eager": p.eager, "two_batches": p.two_batches}
             chosen = method(name, LOSS, **shape, **curvature, **apart, **both)
@@ -174,7 +175,7 @@ def _with_quirks(chosen: Method, cell: Cell) -> Method:
 def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int = 10) -> Outcome:
     """Train a cell with all its seeds at once and test it."""
     p, steps = cell.switches, cell.steps
-    chosen = compose(cell)
+    chosen = compose(cell, budget)
     iterations = iterations_of(cell.method, cell.k, budget)
     scaled = p.through_average and cell.method in ("moml-v1", "nasa", "localmoml")
     grid = {

@@ -48,7 +48,9 @@ def error_on_five_waves() -> Any:
     return jax.jit(jax.vmap(lambda meta: jnp.mean(each(meta, support, scored))))
 
 
-VALIDATION, FINAL = 1000, 2023  # seeds of the tasks that step sizes are chosen on, and of the test
+# Seeds of the tasks that step sizes are chosen on, and of those of the test. The latter was changed
+# to one that nobody had looked at when the rule for beta was settled.
+VALIDATION, FINAL = 1000, 20261115
 
 
 @cache

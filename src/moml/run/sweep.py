@@ -96,7 +96,7 @@ def sweep(
         raise ConfigError(f"{name_} goes into the grid: grid={{'{name_}': [{options[name_]}]}}")
     settings = grid_of(grid, seeds)
     example = check_params(init(init_key(0)))
-    chosen = compose(name, loss, tasks, options)
+    chosen = compose(name, loss, tasks, options, iterations)
     check_loss(loss, example, tasks, chosen.options.k)
     pick = lambda row: {name: value for name, value in row.items() if name != "seed"}
     rows = [hyper_of(chosen, example, pick(row)) for row in settings]

@@ -63,8 +63,10 @@ def run_key(seed: int | Any) -> Key:
     return jax.random.fold_in(jax.random.key(seed), 1)
 
 
-def compose(name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any]) -> Method:
-    """A method for these tasks, by name or as given."""
+def compose(
+    name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any], iterations: int
+) -> Method:
+    """A method for these tasks, by name or as given; told how long training will be if it asks."""
     if not isinstance(tasks, Tasks):
         raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; given {type(tasks)}")
     if not isinstance(name, str):
@@ -75,6 +77,8 @@ def compose(name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any
         return name
     if "n" in options:
         raise ConfigError("n is that of the tasks: leave it out")
+    if name in RECIPES and "iterations" in RECIPES[name].takes:
+        options = {"iterations": max(1, iterations)} | options
     return method(name, loss, n=tasks.n, **options)
 
 
@@ -183,7 +187,7 @@ def fit(
     params = check_params(params)
     check_count("iterations", iterations)
     check_count("seed", seed, least=0, below=2**32)
-    chosen = compose(name, loss, tasks, options)
+    chosen = compose(name, loss, tasks, options, iterations)
     check_loss(loss, params, tasks, chosen.options.k)
     hyper = hyper_of(chosen, params, {"eta": eta, "beta": beta, "alpha": alpha, "gamma": gamma})
     algorithm = chosen.algorithm

@@ -1,4 +1,6 @@
-"""The paper's regression tasks y = A sin(phi + x), and unseen ones to test on."""
+"""Regression tasks on curves: the paper's y = A sin(phi + x), and any other family of functions."""
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +8,22 @@ from jaxtyping import Array, Float, Int
 
 from moml.errors import DataError
 from moml.types import Batch, Key, Tasks
+
+Curve = Callable[[Float[Array, " p"], Float[Array, "..."]], Float[Array, "..."]]
+
+
+def curves(curve: Curve, parameters: Float[Array, "n p"], *, noise: float = 0.0) -> Tasks:
+    """Tasks y = curve(parameters_i, x) + noise, x ~ U(-5, 5); one row of parameters a task."""
+
+    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Batch:
+        x_key, noise_key = jax.random.split(key)
+        x = jax.random.uniform(x_key, (len(ids), size, 1), minval=-5.0, maxval=5.0)
+        y = jax.vmap(curve)(parameters[ids], x)
+        if noise:
+            y = y + noise * jax.random.normal(noise_key, y.shape)
+        return Batch(x, y)
+
+    return Tasks(len(parameters), draw, lambda ids, samples: samples)
 
 
 def sine(
@@ -25,16 +43,8 @@ def sine(
         amplitude, phase = a.ravel().astype(float), i.ravel().astype(float) * (jnp.pi / 5)
     if amplitude is None or phase is None or amplitude.shape != phase.shape:
         raise DataError("give amplitude and phase together, as many of one as of the other")
-
-    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Batch:
-        x_key, noise_key = jax.random.split(key)
-        x = jax.random.uniform(x_key, (len(ids), size, 1), minval=-5.0, maxval=5.0)
-        y = jax.vmap(lambda a, p, x: a * jnp.sin(p + x))(amplitude[ids], phase[ids], x)
-        if noise:
-            y = y + noise * jax.random.normal(noise_key, y.shape)
-        return Batch(x, y)
-
-    return Tasks(len(amplitude), draw, lambda ids, samples: samples)
+    wave = lambda p, x: p[0] * jnp.sin(p[1] + x)
+    return curves(wave, jnp.stack([amplitude, phase], axis=1), noise=noise)
 
 
 def unseen_sine(key: Key, n: int = 500, *, noise: float = 0.0) -> Tasks:

@@ -1,0 +1,290 @@
+"""Checkpoints: a state on disk that is whole, proven so before it is read, or passed over by name.
+
+    checkpoints/0000012000/  state/         what orbax writes: the leaves, by their number
+                             info.json      format, step, score, names of the leaves, caller's notes
+                             manifest.json  see `moml.run.manifest`
+
+One is written in a hidden folder beside, then renamed; only then do old ones go, by a rename first.
+"""
+
+import errno
+import itertools
+import json
+import logging
+import math
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from moml.errors import CheckpointError, check_count
+from moml.run import manifest
+
+FORMAT = 1
+PARTIAL, SWAPPED, OLD = ".writing-", ".swapped-", ".old-"
+log = logging.getLogger("moml")
+
+
+class Saved(NamedTuple):
+    """A checkpoint, read: the state has numpy leaves; tuples of the notes have become lists."""
+
+    step: int
+    state: Any
+    info: dict[str, Any]
+    score: float | None
+
+
+class Checkpoints:
+    """The checkpoints of one run: the newest `keep`, and the one with the least score.
+
+    Whoever saves holds the run's lock; to load needs none. Use it in a `with`, or `close` it.
+    """
+
+    def __init__(self, folder: Path | str, keep: int = 3):
+        self.folder = Path(folder)
+        self.keep = check_count("keep", keep)
+        self._bad: set[int] = set()  # passed over by `load`: worth nothing once a new one is there
+        self._pool = ThreadPoolExecutor(1, "checkpoint")
+        self._job: Future[None] | None = None
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            self.close()
+        except CheckpointError as error:
+            if kind is None:
+                raise
+            log.error("%s", error)  # besides the error that is under way
+
+    @property
+    def busy(self) -> bool:
+        """Whether a write is under way."""
+        return self._job is not None and not self._job.done()
+
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, good or bad, in order."""
+        names = (path.name for path in self.folder.glob("[0-9]*"))
+        return sorted(int(name) for name in names if name.isdecimal() and len(name) == 10)
+
+    def path(self, step: int) -> Path:
+        """The folder of a step's checkpoint."""
+        return self.folder / f"{step:010d}"
+
+    def save(self, step: int, state: Any, info: dict[str, Any], score: float | None = None) -> None:
+        """Copy the state now, write it beside what comes next; an earlier write is waited for.
+
+        `state` has array leaves (typed keys as their data), `info` is what JSON can say. A step
+        that is saved again is replaced. Raises what an earlier write raised.
+        """
+        self.wait()
+        for leaf in jax.tree.leaves(state):
+            if isinstance(leaf, jax.Array):
+                leaf.copy_to_host_async()
+        copied = jax.tree.map(lambda leaf: np.array(leaf, copy=True), state)
+        score = float(score) if score is not None and math.isfinite(score) else None
+        about = {"format": FORMAT, "step": step, "score": score}
+        text = json.dumps(about | {"info": info, "leaves": _names(copied)}, indent=1) + "\n"
+        self._job = self._pool.submit(self._write, step, jax.tree.leaves(copied), text)
+
+    def wait(self) -> None:
+        """Return when all is on disk; raises CheckpointError where writing failed."""
+        job = self._job
+        try:
+            if job is not None:
+                job.result()
+        finally:
+            if not self.busy:  # a second Ctrl-C may end the waiting, not the write
+                self._job = None
+
+    def close(self) -> None:
+        """Wait, and end the thread."""
+        try:
+            self.wait()
+        finally:
+            self._pool.shutdown()
+
+    def load(
+        self, like: Any, usable: Callable[[dict[str, Any]], str | None] = lambda info: None
+    ) -> Saved | None:
+        """The newest good checkpoint whose leaves are those of `like` (arrays or their shapes).
+
+        A bad one, or one for which `usable(info)` gives a reason, is passed over with a warning.
+        None where there never was one; CheckpointError where there are some and none is good.
+        """
+        self.wait()
+        reasons: dict[int, str] = {}
+        for step in reversed(self.steps()):
+            try:
+                saved = _read(self.path(step), step, like, usable)
+            except CheckpointError as error:
+                reasons[step] = str(error)
+                log.warning("checkpoint %s is passed over: %s", self.path(step), error)
+            else:
+                self._bad |= set(reasons)
+                if reasons:
+                    log.warning("going back to the checkpoint of step %d", step)
+                return saved
+        if not reasons:
+            return None
+        each = "; ".join(f"{self.path(step).name}: {reason}" for step, reason in reasons.items())
+        raise CheckpointError(f"no checkpoint in {self.folder} can be used: {each}")
+
+    def clear(self) -> None:
+        """Clear up after a process that was killed; for the holder of the run's lock alone."""
+        for swapped in self.folder.glob(SWAPPED + "*"):
+            if not (final := self.folder / swapped.name.removeprefix(SWAPPED)).exists():
+                os.rename(swapped, final)  # killed while it was being replaced
+        for prefix in (PARTIAL, SWAPPED, OLD):
+            for path in self.folder.glob(prefix + "*"):
+                shutil.rmtree(path)
+
+    def _write(self, step: int, leaves: list[np.ndarray], text: str) -> None:
+        partial, final = self.folder / f"{PARTIAL}{step:010d}", self.path(step)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.clear()
+            _check_room(self.folder, sum(leaf.nbytes for leaf in leaves))
+            partial.mkdir()
+            _save_leaves(partial / "state", leaves)
+            (partial / "info.json").write_text(text)
+            manifest.seal(partial)
+            if final.exists():
+                os.rename(final, self.folder / (SWAPPED + final.name))
+            os.rename(partial, final)
+            manifest.sync_folder(self.folder)
+            self._bad.discard(step)
+            self._retire(step)
+        except Exception as error:
+            _remove(partial)
+            problem = f"cannot save step {step} in {self.folder}: {_reason(error)}"
+            raise CheckpointError(problem) from error
+
+    def _retire(self, newest: int) -> None:
+        """Delete what is neither new nor the best, and what was bad."""
+        good = [step for step in self.steps() if step not in self._bad]
+        kept = {newest, *good[-self.keep :]}
+        scores = [(score, -step) for step in good if (score := self._score(step)) is not None]
+        if scores:
+            kept.add(-min(scores)[1])
+        for step in set(self.steps()) - kept:
+            os.rename(self.path(step), self.folder / f"{OLD}{step:010d}")
+        self.clear()
+
+    def _score(self, step: int) -> float | None:
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            return json.loads((self.path(step) / "info.json").read_bytes())["score"]
+        return None
+
+
+def _read(
+    folder: Path, step: int, like: Any, usable: Callable[[dict[str, Any]], str | None]
+) -> Saved:
+    """Read a checkpoint, or say by a CheckpointError why not."""
+    if problem := manifest.flaw(folder):
+        raise CheckpointError(problem)
+    told = json.loads((folder / "info.json").read_bytes())
+    if told["format"] > FORMAT:
+        newer = f"it has format {told['format']}, of a newer moml; this one reads up to {FORMAT}"
+        raise CheckpointError(newer)
+    if told["step"] != step:
+        raise CheckpointError(f"it is of step {told['step']}, but its folder was renamed")
+    for was, wanted in itertools.zip_longest(told["leaves"], _names(like), fillvalue="nothing"):
+        if was != wanted:
+            raise CheckpointError(f"it holds another state: {was} where {wanted} is expected")
+    if problem := usable(told["info"]):
+        raise CheckpointError(problem)
+    leaves, tree = jax.tree.flatten(like)
+    try:
+        state = jax.tree.unflatten(tree, _load_leaves(folder / "state", leaves))
+    except Exception as error:
+        raise CheckpointError(f"orbax cannot read it: {_reason(error)}") from error
+    return Saved(step, state, told["info"], told["score"])
+
+
+def _names(state: Any) -> list[str]:
+    """A state's leaves in words: `.store.u['w'] float32[10, 40]`."""
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return [f"{jax.tree_util.keystr(at)} {x.dtype}{list(x.shape)}".strip() for at, x in leaves]
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    """Do not begin what cannot end: orbax fails in many words, and with the disk full for all."""
+    disk = shutil.disk_usage(folder)
+    if disk.total and disk.free < needed:  # some systems tell nothing: then both are 0
+        room = f"{needed / 1e6:.1f} MB needed, {disk.free / 1e6:.1f} MB free"
+        raise CheckpointError(f"no space left: {room}")
+
+
+def _remove(folder: Path) -> None:
+    """Remove what a failed write left: threads of tensorstore may still be adding to it."""
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
+        if not folder.exists():
+            break
+
+
+def _save_leaves(folder: Path, leaves: list[np.ndarray]) -> None:
+    """Uncompressed, as memories hardly shrink; orbax refuses arrays without elements."""
+    import orbax.checkpoint as ocp
+
+    full = {str(number): leaf for number, leaf in enumerate(leaves) if leaf.size}
+    if not full:
+        return
+    with _quiet(), ocp.Checkpointer(_handler()) as checkpointer:
+        checkpointer.save(folder.absolute(), args=ocp.args.PyTreeSave(full))
+
+
+def _load_leaves(folder: Path, like: list[Any]) -> list[np.ndarray]:
+    """The leaves as they were saved; those without elements are made anew."""
+    import orbax.checkpoint as ocp
+
+    leaves = {number: np.zeros(x.shape, x.dtype) for number, x in enumerate(like) if not x.size}
+    full = [str(number) for number in range(len(like)) if number not in leaves]
+    if full:
+        how = ocp.args.PyTreeRestore(
+            restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in full}
+        )
+        with _quiet(), ocp.Checkpointer(_handler()) as checkpointer:
+            found = checkpointer.restore(folder.absolute(), args=how)
+        leaves |= {int(name): found[name] for name in full}
+    return [leaves[number] for number in range(len(like))]
+
+
+def _handler() -> Any:
+    import orbax.checkpoint as ocp
+
+    return ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True, use_compression=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Orbax logs the traces of what it raises, too: once is enough."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _reason(error: BaseException) -> str:
+    """An error in one line; tensorstore tells a full disk in words and a number alone."""
+    text = " ".join(str(error).split())
+    if found := re.search(r"os_error_code='(\d+)'", text):
+        text = os.strerror(int(found[1]))
+    for full in map(os.strerror, (errno.ENOSPC, errno.EDQUOT)):
+        if full in text:
+            return full.lower()
+    return text[:300] or type(error).__name__

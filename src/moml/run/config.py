@@ -1,0 +1,251 @@
+"""What a run is: frozen dataclasses, checked once. The words under a field are its help."""
+
+from dataclasses import dataclass, fields, replace
+from numbers import Real
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import numpy as np
+import optax
+
+from moml.algorithms.options import Options
+from moml.algorithms.recipes import RECIPES, method
+from moml.errors import ConfigError, check_count
+from moml.run.train import hyper_of
+
+T = TypeVar("T")
+OUTER = {"sgd": optax.identity, "adam": optax.scale_by_adam}
+WORDS = {float: "a number", bool: "true or false", str: "text"}
+FROM_0 = {"seed", "score_every"}  # every other whole number is a count, from 1
+SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Sine:
+    """Waves A sin(phi + x), learned by a network from x to y."""
+
+    n: int = 25
+    """Training tasks: 25 is the paper's grid, any other number is drawn from its ranges; from 1."""
+    noise: float = 0.0
+    """Standard deviation of the noise on y; from 0."""
+    hidden: tuple[int, ...] = (40, 40)
+    """Widths of the hidden layers; from 1 each, none for a linear model."""
+
+    @property
+    def least(self) -> int | None:
+        """Samples of the smallest task; None where there is no end of them."""
+        return None
+
+    def check(self) -> None:
+        """Refuse what cannot be, beyond types and counts."""
+        _not_negative("problem.noise", self.noise)
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Synthetic(a, b): unlike classification tasks, as usual in federated learning."""
+
+    n: int = 30
+    """Training tasks; from 1."""
+    samples: int = 100
+    """Samples of a task; from 1, and more than shots."""
+    a: float = 1.0
+    """How much the tasks' true models differ; from 0."""
+    b: float = 1.0
+    """How much the tasks' inputs differ; from 0."""
+    features: int = 60
+    """Numbers in an input; from 1."""
+    classes: int = 10
+    """Labels; from 2."""
+    unequal: bool = False
+    """Whether the training tasks have unequal sizes, log-normal from 10 up to samples."""
+    hidden: tuple[int, ...] = ()
+    """Widths of the hidden layers; from 1 each, none for logistic regression."""
+
+    @property
+    def least(self) -> int | None:
+        """Samples of the smallest task to score on; those have all their samples."""
+        return self.samples
+
+    def check(self) -> None:
+        """Refuse what cannot be, beyond types and counts."""
+        _not_negative("problem.a", self.a)
+        _not_negative("problem.b", self.b)
+        check_count("problem.classes", self.classes, least=2)
+
+
+Problem = Sine | Synthetic
+PROBLEMS: dict[str, type[Problem]] = {"sine": Sine, "synthetic": Synthetic}
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run: the problem, the method, its step sizes, how long, and what is kept of it."""
+
+    problem: Problem
+    """What is learned: sine or synthetic, with fields of its own."""
+    method: str = "moml"
+    """maml, fo-maml, hf-maml, moml-v1, moml-v2, scgd, nasa, bspiderboost, reptile, localmoml,
+    meta-sgd, anil or moml; `moml methods` has a line on each."""
+    iterations: int = 40_000
+    """The paper's iterations in all; from 1."""
+    seed: int = 0
+    """Of the first network and of all that is drawn; from 0."""
+    eta: float | None = None
+    """Outer step size; above 0. By default the method's own."""
+    beta: float | None = None
+    """Weight of the newest point in a memory; above 0, up to 1. By default the method's own."""
+    alpha: float | None = None
+    """Inner step size; from 0. By default 0.01."""
+    gamma: float | None = None
+    """Weight of the newest gradient in nasa's average; above 0, up to 1. By default its own."""
+    k: int = 1
+    """Samples in each of S1, S2, S3; from 1."""
+    tasks_per_step: int | None = None
+    """Tasks in a step, B; from 1 to problem.n. By default 3."""
+    shots: int = 10
+    """Samples that a user will adapt on: scores use as many, moml matches beta to it; from 1."""
+    test_steps: int = 10
+    """Steps that a user will adapt with: scores take as many, moml's beta heeds it; from 1."""
+    test_tasks: int = 500
+    """Unseen tasks that a score is the mean of; from 1."""
+    inner_steps: int = 1
+    """Gradient steps of one adaptation in training; from 1."""
+    curvature: str | None = None
+    """Of the adaptation: exact, first-order or finite-difference. By default the method's own."""
+    outer: str | None = None
+    """Outer rule: sgd or adam. By default the method's own."""
+    independent_hessian: bool | None = None
+    """S2 drawn apart from S1, as the paper has it: true or false. By default false."""
+    eager: bool | None = None
+    """Memories filled before training: true or false; methods with memories. By default false."""
+    two_batches: bool | None = None
+    """moml-v2: a batch of its own for the memories: true or false. By default false."""
+    direct: bool | None = None
+    """moml-v2: every memory moved at every step: true or false. By default false."""
+    local_steps: int | None = None
+    """localmoml: steps of a client in a round, H; from 1. By default 5."""
+    restart_samples: int | None = None
+    """localmoml: samples of a round's first memory, K0; from 1. By default twice k."""
+    carried: bool | None = None
+    """localmoml: memories kept between rounds: true or false. By default false."""
+    large_tasks: int | None = None
+    """bspiderboost: tasks in a large batch, N1; from 1 to problem.n. By default 10."""
+    period: int | None = None
+    """bspiderboost: iterations from one large batch to the next, q; from 1. By default 3."""
+    decay_after: float = 0.75
+    """Share of the iterations after which eta is divided by ten; above 0, up to 1 (never)."""
+    log_every: int = 1000
+    """Iterations in one line of metrics, and in one compiled stretch; from 1."""
+    score_every: int = 10_000
+    """Iterations between scores on unseen tasks; a multiple of log_every, or 0: only at the end."""
+    save_seconds: float = 300.0
+    """Least time between two checkpoints; from 0 (one after every line of metrics)."""
+    keep: int = 2
+    """Newest checkpoints that are kept, besides the best one; from 1."""
+
+
+STARTS = {"sine": Config(Sine()), "synthetic": Config(Synthetic())}
+
+
+def _not_negative(name: str, value: float) -> None:
+    if value < 0:
+        raise ConfigError(f"{name} must be a number from 0; given {value:g}")
+
+
+def value_of(name: str, kind: Any, value: Any) -> Any:
+    """`value` as a field of this type holds it, or a ConfigError that names the field."""
+    if isinstance(kind, UnionType):  # a type, or None
+        return None if value is None else value_of(name, get_args(kind)[0], value)
+    if kind == tuple[int, ...]:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{name} must be a list of whole numbers; given {value!r}")
+        return tuple(value_of(name, int, each) for each in value)
+    if kind is int:
+        most = 2**32 if name == "seed" else 2**31
+        return check_count(name, value, least=0 if name in FROM_0 else 1, below=most)
+    if kind is float and isinstance(value, Real) and not isinstance(value, bool):
+        size: Any = abs(value)
+        if size != 0 and not SMALLEST <= size <= LARGEST:
+            raise ConfigError(f"{name} must be a number that float32 holds; given {value!r}")
+        return float(value)
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name} must be {WORDS[kind]}; given {value!r}")
+    return value
+
+
+def _typed(part: T, prefix: str = "") -> T:
+    kinds = get_type_hints(type(part))
+    kinds.pop("problem", None)
+    values = {n: value_of(prefix + n, kind, getattr(part, n)) for n, kind in kinds.items()}
+    return replace(part, **values)  # type: ignore[type-var]
+
+
+def check(config: Config) -> Config:
+    """The same configuration, if it can be run; else a ConfigError that names the field.
+
+    >>> check(Config(Sine(), method="maml", beta=0.3))
+    Traceback (most recent call last):
+        ...
+    moml.errors.ConfigError: maml has no memory: beta = 0.3 changes nothing
+    """
+    if type(config.problem) not in PROBLEMS.values():
+        raise ConfigError(f"problem must be one of {', '.join(PROBLEMS)}; given {config.problem!r}")
+    config = replace(_typed(config), problem=_typed(config.problem, "problem."))
+    config.problem.check()
+    least = config.problem.least
+    if least is not None and config.shots >= least:
+        raise ConfigError(
+            f"shots must leave some of a task's {least} samples to score on; given {config.shots}"
+        )
+    if config.score_every % config.log_every:
+        raise ConfigError(
+            f"score_every must be 0 or a multiple of log_every = {config.log_every}; "
+            f"given {config.score_every}"
+        )
+    if not 0 < config.decay_after <= 1:
+        raise ConfigError(f"decay_after must be above 0, up to 1; given {config.decay_after:g}")
+    _not_negative("save_seconds", config.save_seconds)
+    if config.outer not in (None, *OUTER):
+        raise ConfigError(f"outer must be {' or '.join(OUTER)}; given {config.outer!r}")
+    chosen = method(
+        config.method, lambda w, batch: w, n=config.problem.n, **method_options(config)
+    )  # composed and thrown away: its parts check themselves
+    sizes = {name: getattr(config, name) for name in ("eta", "beta", "alpha", "gamma")}
+    hyper_of(chosen, np.zeros((), np.float32), sizes)
+    return config
+
+
+def method_options(config: Config) -> dict[str, Any]:
+    """The options for `moml.method`: what is given, of what the method takes."""
+    takes = RECIPES[config.method].takes if config.method in RECIPES else ()
+    users = {"shots", "test_steps", "iterations"} - set(takes)  # for any method, not its options
+    given = {f.name: getattr(config, f.name, None) for f in fields(Options) if f.name not in users}
+    if config.outer is not None:
+        given["outer"] = OUTER[config.outer]()
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def kind_of(problem: Problem) -> str:
+    """The name of a problem's kind.
+
+    >>> kind_of(Sine(n=50))
+    'sine'
+    """
+    return next(kind for kind, type_ in PROBLEMS.items() if type(problem) is type_)
+
+
+def changed(old: Config, new: Config) -> list[str]:
+    """The names of the fields that differ.
+
+    >>> changed(Config(Sine()), Config(Sine(noise=0.5), eta=0.01))
+    ['eta', 'problem.noise']
+    """
+
+    def flat(config: Config) -> dict[str, Any]:
+        values = vars(config) | {"problem.kind": kind_of(config.problem)}
+        values |= {f"problem.{name}": value for name, value in vars(config.problem).items()}
+        return {name: value for name, value in values.items() if name != "problem"}
+
+    before, after = flat(old), flat(new)
+    return [name for name in before | after if before.get(name, ...) != after.get(name, ...)]
