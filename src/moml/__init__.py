@@ -27,6 +27,7 @@ from moml.models import masked_mean as masked_mean
 from moml.models import mlp as mlp
 from moml.models import mse as mse
 from moml.run.evaluate import evaluate as evaluate
+from moml.run.runs import load as load
 from moml.run.sweep import sweep as sweep
 from moml.run.train import Learner as Learner
 from moml.run.train import fit as fit

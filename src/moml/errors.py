@@ -32,6 +32,14 @@ class Diverged(MomlError):
         self.learner = learner
 
 
+class Interrupted(MomlError):
+    """A run that was asked to stop by a signal, and has saved what it did."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 def check_count(name: str, value: Any, least: int = 1, below: int | None = None) -> int:
     """A whole number from `least` up (and under `below`), or a ConfigError that says so."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)

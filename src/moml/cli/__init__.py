@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 done, 2 a user's mistake, 3 diverged, 130 interrupted."""
+"""The command line. Exit codes: 0 done, 2 a user's mistake, 3 diverged, 130 / 143 interrupted."""
 
 import sys
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from typing import Annotated, assert_never
 import tyro
 
 import moml
+from moml.cli import runs
 from moml.cli.reproduce import Table, places, reproduce
 from moml.errors import MomlError, check_count
 
@@ -43,7 +44,8 @@ def demo(command: Demo) -> None:
     """Train, score, print the table, and say where the picture is."""
     from moml.paper.demo import ENTRIES, example_task, fitted, row_of, run_entry
     from moml.report.figures import curves_and_fits
-    from moml.report.tables import print_rows, write_json
+    from moml.report.tables import print_rows
+    from moml.run.files import write_json
 
     iterations = check_count("iterations", command.iterations)
     seeds = check_count("seeds", command.seeds)
@@ -72,8 +74,22 @@ def methods(command: Methods) -> None:
         print(f"{name:<14}{recipe.summary}")
 
 
+@dataclass(frozen=True)
+class Train:
+    """Train one model in a folder that survives; see `moml train --help`."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Train a grid with several seeds as one program; see `moml sweep --help`."""
+
+
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[runs.Resume, tyro.conf.subcommand("resume")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
+    | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
 )
@@ -81,7 +97,11 @@ Command = (
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Parse and carry out one command; errors come out as exceptions."""
-    command = tyro.cli(Command, args=arguments, prog="moml", description=moml.__doc__)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] in (["train"], ["sweep"]):  # their options depend on the configuration
+        (runs.train if words[0] == "train" else runs.sweep)(words[1:])
+        return
+    command = tyro.cli(Command, args=words, prog="moml", description=moml.__doc__)
     match command:
         case Demo():
             demo(command)
@@ -89,6 +109,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
             methods(command)
         case Reproduce():
             reproduce(command.table)
+        case runs.Resume():
+            runs.resume(command)
+        case runs.Doctor():
+            runs.doctor(command)
+        case Train() | Sweep():
+            raise AssertionError("handled above")
         case _:
             assert_never(command)
 

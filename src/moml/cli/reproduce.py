@@ -101,7 +101,7 @@ def reproduce(table: Any) -> None:
 def places(out: Path, json: Path | None) -> tuple[Path, Path]:
     """The folder and the rows' file, both known to be writable."""
     from moml.report.figures import pyplot
-    from moml.run.check import writable_folder
+    from moml.run.files import writable_folder
 
     pyplot()  # a missing matplotlib is said before the work, not after it
     folder = writable_folder(out)
@@ -132,7 +132,8 @@ def sine(command: Sine) -> None:
     from moml.paper.protocols import PROTOCOLS
     from moml.paper.sine_score import example_waves
     from moml.report.figures import fitted_curves, learning_curves
-    from moml.report.tables import print_beside_paper, write_json
+    from moml.report.tables import print_beside_paper
+    from moml.run.files import write_json
 
     _counts(command.seeds, command.iterations, command.k)
     _some("protocol", command.protocol)
@@ -176,7 +177,7 @@ def shots(command: Shots) -> None:
     from moml.paper import shots as study
     from moml.paper import shots_verdict as judge
     from moml.report.shots_figure import print_verdicts, shots_figure
-    from moml.report.tables import read_json, write_json
+    from moml.run.files import read_json, write_json
 
     plan = study.FULL if command.full else study.Plan()
     ks = None if command.k is None else tuple(command.k)
@@ -203,8 +204,9 @@ def shots(command: Shots) -> None:
 def theory(command: Theory) -> None:
     """Measure every line; rows are on disk after each of them."""
     from moml.paper import theory as study
-    from moml.report.tables import print_settings, write_json
+    from moml.report.tables import print_settings
     from moml.report.theory_figure import theory_figure
+    from moml.run.files import write_json
 
     plan = study.FULL if command.full else study.QUICK
     if command.iterations is not None:
@@ -234,7 +236,7 @@ def theory(command: Theory) -> None:
 def search(command: Search) -> None:
     """Search, print each variant's best, and write the file of step sizes."""
     from moml.paper import search as searching
-    from moml.run.check import writable_folder
+    from moml.run.files import writable_folder
 
     _counts(command.seeds, command.iterations, command.k)
     writable_folder(command.json.parent)

@@ -18,7 +18,7 @@ from moml.algorithms.schedule import constant, decay_at
 from moml.errors import ConfigError
 from moml.paper.sine import iterations_of
 from moml.paper.sine_score import LOSS, NET, SHOTS, STEPS, VALIDATION, unseen_error
-from moml.report.tables import write_text
+from moml.run.files import write_text
 from moml.run.progress import bar
 from moml.run.sweep import mean_of_seeds, sweep
 from moml.tasks import sine

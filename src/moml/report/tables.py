@@ -1,13 +1,8 @@
-"""Result rows as a table on a terminal, and as a JSON file."""
+"""Result rows as a table on a terminal."""
 
-import json
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-from moml.errors import ConfigError, DataError
 
 
 def _console() -> Any:
@@ -77,27 +72,3 @@ def print_settings(rows: Sequence[dict[str, Any]], title: str) -> None:
     print(f"\n{title}; {rows[0]['seeds']} seeds")
     for (s2, method), cells in lines.items():
         print(f"  S2 {s2:<12}{method:<21}" + "".join(f"{cell:<26}" for cell in cells))
-
-
-def write_json(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """Rows as a JSON array."""
-    write_text(json.dumps(list(rows), indent=1) + "\n", path)
-
-
-def write_text(text: str, path: str | Path) -> None:
-    """A file that appears whole or not at all."""
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(text)
-        os.replace(partial, path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
-
-
-def read_json(path: str | Path) -> list[dict[str, Any]]:
-    """Rows that `write_json` wrote."""
-    try:
-        return json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read rows from {path}: {error}") from error

@@ -1,9 +1,7 @@
 """The border: what a user gives is checked once, here, with one line that says what is wrong."""
 
 import math
-import os
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -67,15 +65,3 @@ def make_hyper(eta: Any, beta: Any, alpha: Any, gamma: Any, dtype: Any) -> Hyper
         if not 0 < value <= 1:
             raise ConfigError(f"{name} must be in (0, 1]; given {value:g}")
     return jax.tree.map(lambda x: jnp.asarray(x, dtype), Hyper(eta, beta, alpha, gamma))
-
-
-def writable_folder(path: str | Path) -> Path:
-    """A folder that results can go to, made if it is not there."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from error
-    if not os.access(folder, os.W_OK):
-        raise ConfigError(f"cannot write into the folder {folder}: permission denied")
-    return folder

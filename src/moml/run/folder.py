@@ -114,10 +114,11 @@ def open_log(folder: Path | str) -> Iterator[logging.Logger]:
     form.converter = time.gmtime
     handler.setFormatter(form)
     handlers: list[logging.Handler] = [handler]
-    if logging.lastResort and not logger.hasHandlers():
-        handlers.append(logging.lastResort)  # as without any handler: warnings to standard error
-    level = logger.level
+    if logging.lastResort:
+        handlers.append(logging.lastResort)  # warnings to standard error
+    level, up = logger.level, logger.propagate
     logger.setLevel(logging.INFO)
+    logger.propagate = False  # libraries put handlers of their own on the root, which tell all
     for one in handlers:
         logger.addHandler(one)
     try:
@@ -126,4 +127,5 @@ def open_log(folder: Path | str) -> Iterator[logging.Logger]:
         for one in handlers:
             logger.removeHandler(one)
         logger.setLevel(level)
+        logger.propagate = up
         handler.close()

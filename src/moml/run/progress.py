@@ -1,27 +1,28 @@
 """Progress of long work: a bar on a terminal, a line now and then elsewhere."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Advance = Callable[[int, float], None]  # steps done, loss now
+Advance = Callable[..., None]  # steps done, loss now, a note such as the last checkpoint
 
 
 @contextmanager
-def bar(what: str, total: int, *, shown: bool) -> Iterator[Advance]:
-    """Show `total` steps of `what` on standard error; nothing at all unless `shown`."""
+def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advance]:
+    """Show `total` steps of `what`, `done` already, on standard error; nothing unless `shown`."""
     if not shown:
-        yield lambda done, loss: None
+        yield lambda done, loss, note="": None
     elif sys.stderr.isatty():
-        with _rich(what, total) as advance:
+        with _rich(what, total, done) as advance:
             yield advance
     else:
-        yield _lines(what, total)
+        yield _lines(what, total, done)
 
 
 @contextmanager
-def _rich(what: str, total: int) -> Iterator[Advance]:
+def _rich(what: str, total: int, first: int) -> Iterator[Advance]:
     from rich import progress
     from rich.console import Console
 
@@ -29,24 +30,33 @@ def _rich(what: str, total: int) -> Iterator[Advance]:
         progress.TextColumn(f"{what:<14}"),
         progress.BarColumn(),
         progress.MofNCompleteColumn(),
-        progress.TextColumn("loss {task.fields[loss]:.4g}"),
+        progress.TextColumn("{task.fields[rate]}/s  loss {task.fields[loss]:.4g}"),
         progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[note]}"),
     )
+    began = time.monotonic()
     with progress.Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task(what, total=total, loss=float("nan"))
-        yield lambda done, loss: shown.update(task, completed=done, loss=loss)
+        task = shown.add_task(what, total=total, completed=first, loss=math.nan, note="", rate="-")
+
+        def advance(done: int, loss: float, note: str = "") -> None:
+            rate = f"{(done - first) / max(time.monotonic() - began, 1e-9):.0f}"
+            shown.update(task, completed=done, loss=loss, note=note, rate=rate)
+
+        yield advance
 
 
-def _lines(what: str, total: int, every: float = 5.0) -> Advance:
+def _lines(what: str, total: int, first: int, every: float = 5.0) -> Advance:
     began = last = time.monotonic()
 
-    def advance(done: int, loss: float) -> None:
+    def advance(done: int, loss: float, note: str = "") -> None:
         nonlocal last
         now = time.monotonic()
         if done == total or now - last > every:
             last = now
-            left = (now - began) * (total - done) / done
-            line = f"{what}: {done}/{total}, loss {loss:.4g}, {left:.0f} s left"
+            rate = (done - first) / max(now - began, 1e-9)
+            left = (total - done) / rate if rate else math.inf
+            words = [f"{done}/{total}", f"{rate:.0f}/s", f"loss {loss:.4g}", f"{left:.0f} s left"]
+            line = f"{what}: {', '.join([*words, note] if note else words)}"
             print(line, file=sys.stderr, flush=True)
 
     return advance

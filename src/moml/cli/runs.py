@@ -1,0 +1,154 @@
+"""`moml train`, `moml resume`, `moml sweep`, `moml doctor`."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+
+from moml.cli.configured import parse
+from moml.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train one model in a folder that survives: `moml resume RUN` goes on after any end.
+
+    `moml train --print-config NAME` writes the complete file of a starting point.
+    """
+
+    out: Path
+    """Folder of the run: configuration, metrics, checkpoints, log."""
+    json: Path | None = None
+    """File for the result row."""
+    tensorboard: bool = False
+    """Show the metrics in TensorBoard too, in the run's folder (extra: tensorboard)."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Train a grid of step sizes with several seeds as one compiled program, and rank it."""
+
+    out: Path
+    """Folder of the sweep."""
+    grid: tuple[str, ...] = ()
+    """Values of eta, beta, alpha, gamma: eta=.002,.005 beta=.1,.3"""
+    seeds: int = 5
+    """Trainings of each point of the grid; from 1."""
+    memory_gb: float | None = None
+    """Memory to use; by default 70 % of what is free."""
+    json: Path | None = None
+    """File for the rows; by default rows.json in the folder."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run or a sweep from its last good checkpoint, bit for bit."""
+
+    run: tyro.conf.Positional[Path]
+    """Its folder."""
+    allow_change: list[str] = field(default_factory=list)
+    """Fields that may differ in config.toml from what the run was begun with."""
+    json: Path | None = None
+    """File for the result rows."""
+    tensorboard: bool = False
+    """Show the metrics in TensorBoard too, in the run's folder (extra: tensorboard)."""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Say what jax sees, which versions and data sets there are, and test one identity."""
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """The complete file of a configuration."""
+
+
+def _rows_file(path: Path | None) -> Path | None:
+    from moml.run.files import writable_folder
+
+    if path is not None:
+        writable_folder(path.parent)
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder; give a file for the rows")
+    return path
+
+
+def _report(rows: list[dict], title: str, file: Path | None, folder: Path) -> None:
+    from moml.report.tables import print_rows
+    from moml.run.files import write_json
+
+    print_rows(rows, title)
+    if file is not None:
+        write_json(rows, file)
+        print(f"rows:   {file}")
+    print(f"folder: {folder}")
+
+
+def train(arguments: Sequence[str]) -> None:
+    """Begin a run; or, with --print-config NAME, write that configuration."""
+    from moml.run import runs
+    from moml.run.toml import dump
+
+    if arguments[:1] == ["--print-config"]:
+        config, _ = parse(arguments[1:], "moml train --print-config", _Nothing)
+        print(dump(config), end="")
+        return
+    config, own = parse(arguments, "moml train", Train)
+    file = _rows_file(own.json)
+    began = time.monotonic()
+    config, job = runs.train(config, own.out, progress=True, board=own.tensorboard)
+    row = runs.last_row(config, job, own.out, time.monotonic() - began)
+    _report([row], f"{config.method}, {row['metric']}", file, own.out)
+
+
+def sweep(arguments: Sequence[str]) -> None:
+    """Begin a sweep."""
+    from moml.run.sweeps import grid_from, sweep_run
+
+    config, own = parse(arguments, "moml sweep", Sweep)
+    file = _rows_file(own.json or own.out / "rows.json")
+    if own.memory_gb is not None and own.memory_gb <= 0:
+        raise ConfigError(f"memory_gb must be above 0; given {own.memory_gb:g}")
+    memory = None if own.memory_gb is None else 1e9 * own.memory_gb
+    config, rows = sweep_run(
+        config, own.out, grid_from(own.grid), own.seeds, memory=memory, progress=True
+    )
+    _report(rows, f"{config.method}: the best first", file, own.out)
+
+
+def resume(command: Resume) -> None:
+    """Go on with a run or a sweep."""
+    from moml.run import runs, sweeps
+
+    file = _rows_file(command.json)
+    record, _ = runs.record_of(command.run)
+    began = time.monotonic()
+    if "grid" in record:
+        config, rows = sweeps.resume_sweep(command.run, command.allow_change, progress=True)
+        file = file or command.run / "rows.json"
+        _report(rows, f"{config.method}: the best first", file, command.run)
+        return
+    config, job = runs.resume(
+        command.run, command.allow_change, progress=True, board=command.tensorboard
+    )
+    row = runs.last_row(config, job, command.run, time.monotonic() - began)
+    _report([row], f"{config.method}, {row['metric']}", file, command.run)
+
+
+def doctor(command: Doctor) -> None:
+    """Print what there is; exit code 1 where the self-test fails."""
+    from moml.run.doctor import facts, identity
+
+    for name, value in facts():
+        print(f"{name:<18}{value}")
+    began = time.monotonic()
+    apart = identity()
+    good = apart < 1e-4
+    told = f"v1 at beta = 1 is MAML: {apart:.1e} apart after 200 steps"
+    print(f"{'self-test':<18}{told}, {time.monotonic() - began:.1f} s: {'ok' if good else 'WRONG'}")
+    if not good:
+        sys.exit(1)

@@ -1,0 +1,51 @@
+"""`moml doctor`: what there is to work with, and whether it computes what it should."""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from moml.models import mlp, mse
+from moml.run.folder import versions
+from moml.run.room import free_bytes
+from moml.run.train import fit
+from moml.tasks import sine
+
+DATA_SETS = ("mnist", "cifar10", "cifar100", "omniglot")
+
+
+def facts() -> Iterator[tuple[str, str]]:
+    """What jax sees, versions, memory and data sets, each by a name."""
+    for name, value in versions().items():
+        yield name, str(value)
+    yield "jax devices", ", ".join(str(device) for device in jax.devices())
+    free = free_bytes()
+    yield "free memory", "not told" if free is None else f"{free / 1e9:.1f} GB"
+    yield "cores", str(os.cpu_count())
+    place = os.environ.get("MOML_DATA")
+    if place is None:
+        yield "data sets", "none: MOML_DATA is not set"
+        return
+    there = sorted(path.name for path in Path(place).glob("*")) if Path(place).is_dir() else []
+    for name in DATA_SETS:
+        found = [file for file in there if file.startswith((name, name.upper()))]
+        yield f"data: {name}", ", ".join(found) or f"not in {place}"
+
+
+def identity(iterations: int = 200) -> float:
+    """How far MOML v1 at beta = 1 ends from MAML, relative to w: the two are the same method.
+
+    >>> identity(iterations=5) < 1e-6
+    True
+    """
+    net = mlp(1, 40, 40, 1)
+    w = net.init(jax.random.key(0))
+    train = partial(
+        fit, loss=mse(net.predict), params=w, tasks=sine(), iterations=iterations, eta=0.001, k=3
+    )
+    ends = [train("moml-v1", beta=1.0).meta, train("maml").meta]
+    one, two = (np.concatenate([np.ravel(x) for x in jax.tree.leaves(end)]) for end in ends)
+    return float(np.abs(one - two).max() / np.abs(two).max())

@@ -1,0 +1,177 @@
+"""What a run computes, stretch by stretch: one training, or many side by side.
+
+A job's carry is all that going on needs; a session saves it and takes it up again.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.algorithms.recipes import Method
+from moml.algorithms.schedule import constant, decay_at
+from moml.errors import Diverged
+from moml.run.check import check_loss, check_params
+from moml.run.config import Config, method_options
+from moml.run.evaluate import errors_on
+from moml.run.problem import Built, build
+from moml.run.train import (
+    all_finite,
+    compose,
+    first_bad,
+    hyper_of,
+    init_key,
+    run_key,
+    samples_to_fill,
+    start,
+)
+from moml.runtime import simulate
+from moml.types import Hyper, Meta
+
+Row = dict[str, Any]
+
+
+class Job(NamedTuple):
+    """A run to be done: `stretch` gives the next carry and the values of a line of metrics."""
+
+    name: str
+    method: Method
+    metric: str
+    steps: int  # calls of the method's `step` in all
+    length: int  # calls in one stretch
+    first: Callable[[], Any]
+    stretch: Callable[[Any, int, int], tuple[Any, Row]]  # carry, start, size; raises Diverged
+    score: Callable[[Any], Any]  # carry -> error on unseen tasks, of each member
+    samples: Callable[[int], int]  # drawn in so many steps
+
+
+class Members(NamedTuple):
+    """The carry of a sweep: each member's state, its last finite model, the step it was lost at."""
+
+    state: Any
+    good: Meta
+    lost_at: Any  # int32 [members], -1 where a member goes on
+
+
+class Plan(NamedTuple):
+    """What one run and many have in common."""
+
+    built: Built
+    method: Method
+    run: simulate.Stretch
+    score: Callable[[Meta, Hyper], Any]
+    steps: int
+    length: int
+
+    def samples(self, steps: int) -> int:
+        """Samples drawn in so many steps."""
+        each = simulate.samples_per_step(self.method.algorithm.needs)
+        return steps * each + samples_to_fill(self.method)
+
+
+def plan_of(config: Config) -> Plan:
+    """Compose a configuration's method for its problem."""
+    built = build(config)
+    options = method_options(config)
+    options.pop("iterations", None)
+    chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)
+    check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, config.k)
+    once = chosen.algorithm.iterations
+    decay = config.decay_after < 1
+    schedule = decay_at(int(config.decay_after * config.iterations)) if decay else constant
+    adapt = chosen.adaptation(config.test_steps)
+    key = jax.random.key(1001)  # of the samples that scores use
+    least = built.unseen.least
+    queries = 100 if least is None else least - config.shots
+    each = errors_on(built.loss, adapt, built.unseen, key, shots=config.shots, queries=queries)
+    return Plan(
+        built,
+        chosen,
+        simulate.stretch(chosen.algorithm, built.tasks, schedule),
+        lambda meta, hyper: jnp.mean(each(meta, hyper)),
+        math.ceil(config.iterations / once),
+        max(1, config.log_every // once),
+    )
+
+
+def sizes_of(config: Config) -> dict[str, float | None]:
+    """The step sizes that a configuration gives."""
+    return {name: getattr(config, name) for name in Hyper._fields}
+
+
+def single(config: Config) -> Job:
+    """One training: it stops where it diverges."""
+    plan = plan_of(config)
+    params = plan.built.init(init_key(config.seed))
+    hyper = hyper_of(plan.method, params, sizes_of(config))
+    key = run_key(config.seed)
+    program = simulate.compiled(plan.run)
+    finite, score = jax.jit(all_finite), jax.jit(plan.score)
+
+    def first() -> Any:
+        return jax.jit(start(plan.method, plan.built.tasks))(params, key, hyper)
+
+    def stretch(state: Any, begin: int, size: int) -> tuple[Any, Row]:
+        state, info = program(state, key, begin, hyper, size)
+        losses = np.asarray(info.loss)
+        if not (np.isfinite(losses).all() and finite(state.meta)):
+            raise Diverged(
+                f"{config.method} (seed {config.seed}) diverged at step {begin + first_bad(losses)}"
+                f" of {plan.steps} (eta {float(hyper.eta):g}): loss or parameters are not finite"
+            )
+        return state, {"loss": losses.mean(), "norm": np.asarray(info.norm).mean()}
+
+    scored = lambda state: score(state.meta, hyper)
+    return Job(
+        config.method, plan.method, plan.built.metric, plan.steps, plan.length, first, stretch,
+        scored, plan.samples,
+    )  # fmt: skip
+
+
+def many(config: Config, settings: list[Row], plan: Plan, program: Any) -> Job:
+    """All settings side by side; a member that diverges is lost, the others go on."""
+    example = plan.built.init(init_key(0))
+    given = [
+        sizes_of(config) | {name: row[name] for name in row if name != "seed"} for row in settings
+    ]
+    rows = [hyper_of(plan.method, example, sizes) for sizes in given]
+    hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
+    numbers = jnp.asarray([row["seed"] for row in settings])
+    keys = jax.vmap(run_key)(numbers)
+    finite, score = jax.jit(jax.vmap(all_finite)), jax.jit(jax.vmap(plan.score))
+
+    @jax.jit
+    def keep(alive: Any, new: Meta, old: Meta) -> Meta:
+        one = lambda ok, n, o: jax.tree.map(lambda a, b: jnp.where(ok, a, b), n, o)
+        return jax.vmap(one)(alive, new, old)
+
+    def first() -> Members:
+        begin = start(plan.method, plan.built.tasks)
+        one = lambda seed, key, hyper: begin(plan.built.init(init_key(seed)), key, hyper)
+        state = jax.jit(jax.vmap(one))(numbers, keys, hyper)
+        good = jax.tree.map(jnp.copy, state.meta)
+        return Members(state, good, jnp.full(len(settings), -1, jnp.int32))
+
+    def stretch(carry: Members, begin: int, size: int) -> tuple[Members, Row]:
+        state, info = program(carry.state, keys, begin, hyper, size)
+        losses, lost_at = np.asarray(info.loss), np.array(carry.lost_at)
+        ok = np.isfinite(losses).all(axis=1) & np.asarray(finite(state.meta))
+        newly = ~ok & (lost_at < 0)
+        lost_at[newly] = [begin + first_bad(row) for row in losses[newly]]
+        alive = lost_at < 0
+        good = keep(jnp.asarray(alive), state.meta, carry.good)
+        shown = lambda values: np.where(alive, np.asarray(values).mean(axis=1), np.nan)
+        row = {"loss": shown(losses), "norm": shown(info.norm)}
+        return Members(state, good, jnp.asarray(lost_at)), row
+
+    def scored(carry: Members) -> np.ndarray:
+        return np.where(np.asarray(carry.lost_at) < 0, score(carry.good, hyper), np.nan)
+
+    name = f"{config.method} x {len(settings)}"
+    return Job(
+        name, plan.method, plan.built.metric, plan.steps, plan.length, first, stretch, scored,
+        plan.samples,
+    )  # fmt: skip

@@ -1,0 +1,173 @@
+"""Runs in folders: begin one, go on with one, take its model."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from moml.algorithms.recipes import RECIPES
+from moml.errors import CheckpointError, ConfigError
+from moml.run.checkpoint import Checkpoints
+from moml.run.config import Config, changed, kind_of
+from moml.run.files import writable_folder, write_text
+from moml.run.folder import Lock, versions
+from moml.run.job import Job, plan_of, single, sizes_of
+from moml.run.metrics import read
+from moml.run.session import go_on, strong
+from moml.run.toml import dump, parse
+from moml.run.train import Learner, hyper_of, init_key
+
+log = logging.getLogger("moml")
+Record = dict[str, Any]
+
+
+def resolved(config: Config) -> Config:
+    """The configuration with the step sizes in use instead of the method's own."""
+    plan = plan_of(config)
+    used = hyper_of(plan.method, plan.built.init(init_key(0)), sizes_of(config))
+    recipe = RECIPES[config.method]
+    sizes: dict[str, Any] = {n: float(str(np.asarray(v))) for n, v in used._asdict().items()}
+    for name in ("beta", "gamma"):
+        if getattr(recipe, name) == 1:  # the method has none
+            sizes[name] = getattr(config, name)
+    return replace(config, **sizes, tasks_per_step=plan.method.options.tasks_per_step)
+
+
+def write_record(folder: Path, config: Config, extra: Record) -> None:
+    """What a run was begun with: run.json; and config.toml, for people to read and to change."""
+    record = {"config": dump(config), "versions": versions(), "seed": config.seed} | extra
+    write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
+    write_text(dump(config), folder / "config.toml")
+
+
+def begin(folder: Path, config: Config, extra: Record) -> None:
+    """Make a folder a run's; refused where it is one already. For the holder of its lock."""
+    if (folder / "run.json").exists():
+        raise ConfigError(f"{folder} holds a run already; go on with: moml resume {folder}")
+    write_record(folder, config, extra)
+
+
+def record_of(folder: Path) -> tuple[Record, Config]:
+    """What a run was begun with."""
+    try:
+        record = json.loads((folder / "run.json").read_text())
+        return record, parse(record["config"], str(folder / "run.json"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{folder} holds no run: there is no run.json in it") from error
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
+
+
+def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config]:
+    """A run's record and configuration; a change in config.toml must be allowed by its name."""
+    record, old = record_of(folder)
+    path = folder / "config.toml"
+    try:
+        new = parse(path.read_text(), str(path))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    fields = changed(old, new)
+    for name in allow:
+        if name not in fields:
+            raise ConfigError(f"--allow-change {name}: it did not change; changed: {fields}")
+    for name in fields:
+        if name not in allow:
+            raise ConfigError(
+                f"{name} was {_field(old, name)} when this run began and is {_field(new, name)} in "
+                f"{path}: put it back, or go on with --allow-change {name}"
+            )
+    for name, before in record["versions"].items():
+        if (now := versions().get(name)) != before:
+            log.warning("%s is %s, it was %s: the last bits may differ", name, now, before)
+    if fields:
+        extra = {key: record[key] for key in record if key not in ("config", "versions", "seed")}
+        write_record(folder, new, extra | {"changed": [*record.get("changed", []), fields]})
+    return record, new
+
+
+def _field(config: Config, name: str) -> Any:
+    value: Any = config
+    for part in name.split("."):
+        value = kind_of(value) if part == "kind" else getattr(value, part, "not there")
+    return value
+
+
+def train(
+    config: Config, folder: Path, *, progress: bool = False, board: bool = False
+) -> tuple[Config, Job]:
+    """Begin a run in a folder, and do it to the end; the configuration as it was resolved."""
+    config = resolved(config)
+    with Lock(writable_folder(folder)):
+        job = single(config)
+        begin(folder, config, {})
+        go_on(folder, config, job, progress=progress, board=board)
+    return config, job
+
+
+def resume(
+    folder: Path, allow: Sequence[str] = (), *, progress: bool = False, board: bool = False
+) -> tuple[Config, Job]:
+    """Go on with a run from its last good checkpoint."""
+    _, config = record_of(folder)
+    with Lock(folder):
+        _, config = unchanged(folder, allow)
+        job = single(config)
+        go_on(folder, config, job, progress=progress, board=board)
+    return config, job
+
+
+def load(folder: Path | str) -> Learner:
+    """The model of a run's newest good checkpoint, to adapt and to evaluate.
+
+    >>> learner = load("runs/mine")  # doctest: +SKIP
+    """
+    folder = Path(folder)
+    record, config = record_of(folder)
+    if "grid" in record:
+        raise ConfigError(f"{folder} holds a sweep, not one model: take the best of its rows")
+    job, plan = single(config), plan_of(config)
+    with Checkpoints(folder / "checkpoints", config.keep) as kept:
+        found = kept.load(jax.eval_shape(job.first))
+    if found is None:
+        raise CheckpointError(f"{folder} has no checkpoint yet")
+    state = strong(found.state)
+    hyper = hyper_of(plan.method, plan.built.init(init_key(config.seed)), sizes_of(config))
+    rows = [row for row in read(folder / "metrics.jsonl") if row["step"] <= found.step]
+    losses = np.array([row["loss"] for row in rows], float)
+    return Learner(plan.method, state.meta, hyper, state, losses, job.samples(found.step))
+
+
+def row_of(
+    config: Config, job: Job, values: Sequence[float | None], setting: Record, seconds: float
+) -> Record:
+    """A result row: the last scores, one of each seed."""
+    kept = [value for value in values if value is not None]
+    return {
+        "table": "train",
+        "dataset": kind_of(config.problem),
+        "setting": {"k": config.k, "shots": config.shots, "steps": config.test_steps} | setting,
+        "method": config.method,
+        "protocol": "strict",
+        "metric": job.metric,
+        "mean": float(np.mean(kept)) if kept else None,
+        "std": float(np.std(kept)) if kept else None,
+        "seeds": len(values),
+        "lost": len(values) - len(kept),
+        "paper_mean": None,
+        "paper_std": None,
+        "samples": job.samples(job.steps),
+        "iterations": config.iterations,
+        "seconds": round(seconds, 2),
+    }
+
+
+def last_row(config: Config, job: Job, folder: Path, seconds: float) -> Record:
+    """The result row of a run that is done."""
+    score = read(folder / "metrics.jsonl")[-1]["score"]
+    seen = {name: value for name, value in sizes_of(config).items() if value is not None}
+    return row_of(config, job, [score], seen | {"seed": config.seed}, seconds)

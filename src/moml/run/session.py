@@ -1,0 +1,133 @@
+"""One job in one folder, from wherever it stands to its end; killed at any moment, it goes on.
+
+RUN/  config.toml    the configuration, resolved
+      run.json       the same with versions and seed, as the run was begun
+      metrics.jsonl  a line a stretch
+      checkpoints/   see `moml.run.checkpoint`
+      log.txt        what happened when
+      lock           who is at work here
+"""
+
+import logging
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.errors import Interrupted
+from moml.run.checkpoint import Checkpoints
+from moml.run.config import Config
+from moml.run.folder import open_log, versions
+from moml.run.job import Job
+from moml.run.metrics import START, Mark, Metrics, flaw, tensorboard
+from moml.run.progress import bar
+from moml.run.toml import dump
+
+log = logging.getLogger("moml")
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[Callable[[], int]]:
+    """While open, Ctrl-C and SIGTERM only leave word: the number of the signal, 0 for none.
+
+    A second Ctrl-C does not wait.
+    """
+    came: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if came and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: came[0] if came else 0
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def strong(tree: Any) -> Any:
+    """Fresh arrays with types of their own: a first state and a loaded one then trace alike."""
+    return jax.tree.map(lambda x: jnp.array(x, dtype=x.dtype, copy=True), tree)
+
+
+def _finite(values: Any) -> np.ndarray:
+    numbers = np.asarray(math.nan if values is None else values, float)
+    return numbers[np.isfinite(numbers)]
+
+
+def _mean(values: Any) -> float:
+    return float(_finite(values).mean()) if _finite(values).size else math.nan
+
+
+def _least(values: Any) -> float | None:
+    return float(_finite(values).min()) if _finite(values).size else None
+
+
+def go_on(
+    folder: Path,
+    config: Config,
+    job: Job,
+    *,
+    progress: bool = False,
+    board: bool = False,
+    resume: str | None = None,
+) -> Any:
+    """Do what is left of a job in its folder; the last carry. `resume` is how a user goes on.
+
+    For the holder of the folder's lock. Raises Interrupted after a signal, when all is saved, and
+    Diverged where the numbers end.
+    """
+    resume = f"moml resume {folder}" if resume is None else resume
+    path = folder / "metrics.jsonl"
+    with (
+        open_log(folder),
+        Checkpoints(folder / "checkpoints", config.keep) as kept,
+        asked_to_stop() as stop,
+    ):
+        kept.clear()
+        usable = lambda info: flaw(path, Mark(**info["metrics"]))
+        found = kept.load(jax.eval_shape(job.first), usable)
+        done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
+        carry = strong(job.first() if found is None else found.state)
+        log.info("%s: from step %d of %d", job.name, done, job.steps)
+        score_due = max(1, config.score_every // config.log_every) if config.score_every else 0
+        show = tensorboard(folder / "tensorboard", done) if board else lambda row: None
+        note = f"saved at {done}" if done else ""
+        clock = time.monotonic()
+        shown = bar(job.name, job.steps, shown=progress and done < job.steps, done=done)
+        with Metrics(path, mark) as metrics, shown as advance:
+            while done < job.steps:
+                size = min(job.length, job.steps - done)
+                carry, row = job.stretch(carry, done, size)
+                done += size
+                last = done == job.steps
+                due = score_due and (done // job.length) % score_due == 0
+                score = np.asarray(job.score(carry), float) if due or last else None
+                once = job.method.algorithm.iterations
+                counts = {"step": done, "iterations": done * once, "samples": job.samples(done)}
+                row = counts | row | {"score": score}
+                metrics.write(row)
+                show(row)
+                old = time.monotonic() - clock >= config.save_seconds
+                if last or stop() or (old and not kept.busy):
+                    info = {"metrics": metrics.sync()._asdict(), "config": dump(config)}
+                    kept.save(done, carry, info | {"versions": versions()}, _least(score))
+                    note, clock = f"saved at {done}", time.monotonic()
+                    log.info("saving step %d of %d", done, job.steps)
+                advance(done, _mean(row["loss"]), note)
+                if stop() and not last:
+                    kept.wait()
+                    log.info("stopped by signal %d at step %d", stop(), done)
+                    where = f"stopped at step {done} of {job.steps}, and saved"
+                    raise Interrupted(f"{where}; go on with: {resume}", 128 + stop())
+        log.info("%s: done", job.name)
+        return carry
