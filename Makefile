@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO ?= demo
 
-.PHONY: demo test test-slow lint bench docs build clean
+.PHONY: demo test test-slow test-kill lint bench docs build clean
 
 demo: .venv/.demo
 	$(BIN)/moml demo --out $(DEMO)
@@ -15,6 +15,9 @@ test: .venv/.test
 
 test-slow: .venv/.test
 	$(BIN)/python -m pytest -q -m slow
+
+test-kill: .venv/.test
+	$(BIN)/python -m pytest -q tests/run/test_killed.py -m slow
 
 lint: .venv/.test
 	$(BIN)/ruff check .

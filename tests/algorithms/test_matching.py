@@ -31,6 +31,16 @@ def test_more_steps_lower_beta_and_rare_visits_raise_it():
     assert match_beta(1, 50, visits=75, floor=0.01) == pytest.approx(2 / 51)
 
 
+def test_both_ways_the_noise_is_that_of_the_shots_too():
+    """Weights beta on K samples now, and on 2K at each visit of the memory before."""
+    for k, shots in [(1, 5), (2, 20), (5, 50)]:
+        beta = match_beta(k, shots, both_ways=True, floor=0.0)
+        before = (1 - beta) * beta * (1 - beta) ** np.arange(10_000)
+        noise = beta**2 / k + np.sum(before**2) / (2 * k)
+        assert 1 / noise == pytest.approx(shots, rel=1e-9)
+    assert match_beta(3, 3, both_ways=True) == 1
+
+
 def test_fit_and_sweep_tell_how_long_training_will_be():
     net = moml.mlp(1, 4, 1)
     loss, few = moml.mse(net.predict), {"k": 1, "shots": 50, "iterations": 36}

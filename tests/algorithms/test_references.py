@@ -42,7 +42,7 @@ from tests.reference.bspiderboost import bspiderboost
 from tests.reference.closed_form import CLOSED_FORM
 from tests.reference.localmoml import localmoml
 from tests.reference.maml import maml
-from tests.reference.moml_v1 import eager, moml_v1
+from tests.reference.moml_v1 import both_ways, eager, moml_v1
 from tests.reference.moml_v2 import moml_v2
 from tests.reference.nasa import nasa
 from tests.reference.problem import SIGMOID
@@ -70,6 +70,11 @@ def slow_maml(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
 def slow_v1(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
     batches = [draws(v) for v in visits]
     return moml_v1(A, w, batches, eta=h.eta, beta=h.beta, memory=u, outer=outer)
+
+
+def slow_both_ways(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    batches = [draws(v) for v in visits]
+    return both_ways(A, w, batches, eta=h.eta, beta=h.beta, memory=u, outer=outer)
 
 
 def slow_v2(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
@@ -119,7 +124,7 @@ SLOW = {
     "localmoml": slow_local,
     "meta-sgd": slow_maml,
     "anil": slow_maml,
-    "moml": slow_v1,
+    "moml": slow_both_ways,
 }
 
 

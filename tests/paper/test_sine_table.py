@@ -11,7 +11,7 @@ from moml.algorithms.adapt import gradient_steps
 from moml.algorithms.curvature import first_order
 from moml.paper import released
 from moml.paper.protocols import NAMED, PRINTED, PROTOCOLS
-from moml.paper.search import Variant, best, search, steps_file, write_settings
+from moml.paper.search import Variant, add_to, best, read_settings, search, write_settings
 from moml.paper.sine import (
     SETTINGS,
     cells,
@@ -127,8 +127,8 @@ def test_a_cell_runs_and_tells(name):
 
 def test_strict_step_sizes_are_recorded_with_their_command():
     content = json.loads(SETTINGS.read_text())
-    assert content["command"].startswith("moml reproduce search")
-    assert set(NAMED) <= set(content["steps"])
+    assert all(table["command"].startswith("moml reproduce search") for table in content["tables"])
+    assert set(NAMED) | {"moml", "moml-searched"} <= set(content["steps"])
 
 
 def test_a_search_finds_the_best_that_lost_nobody(tmp_path):
@@ -138,9 +138,12 @@ def test_a_search_finds_the_best_that_lost_nobody(tmp_path):
     assert found.rows[-1]["mean"] is None
     assert found.rows[0]["mean"] <= found.rows[1]["mean"]
     assert best(found)["eta"] == found.rows[0]["eta"]
-    content = steps_file([found], "moml reproduce search")
-    write_settings(content, tmp_path / "steps.json")
-    assert json.loads((tmp_path / "steps.json").read_text())["steps"]["joint"]["1"] == best(found)
+    path = tmp_path / "steps.json"
+    older = {"steps": {"maml": {"1": {"eta": 0.5}}, "joint": {"1": {"eta": 9.0}}}}
+    write_settings(add_to(older, [found], "moml reproduce search"), path)
+    kept = read_settings(path)["steps"]
+    assert kept["joint"]["1"] == best(found)
+    assert kept["maml"] == older["steps"]["maml"]
 
 
 def test_unknown_rows_are_refused():

@@ -35,3 +35,30 @@ def moml_v1(
         w = w - eta * outer(delta)  # line 9
         path.append(w)
     return path, u
+
+
+def both_ways(
+    A: Adaptation,
+    w: np.ndarray,
+    batches: list[list[Draw]],
+    *,
+    eta: float,
+    beta: float,
+    memory: Memory | None = None,
+    outer: Callable = lambda delta: delta,
+) -> tuple[list[np.ndarray], Memory]:
+    """The same with each of S1 and S3 in both roles; the memory takes half of either."""
+    u, path = dict(memory or {}), []
+    for batch in batches:
+        deltas = []
+        for i, s1, _, s3 in batch:
+            ends = []
+            for support, query in ((s1, s3), (s3, s1)):
+                v = A.apply(w, support)
+                end = (1 - beta) * u[i] + beta * v if i in u else v
+                ends.append(end)
+                deltas.append(A.delta(w, end, support, query))
+            u[i] = (ends[0] + ends[1]) / 2
+        w = w - eta * outer(np.mean(deltas, axis=0))
+        path.append(w)
+    return path, u

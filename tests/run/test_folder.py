@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from moml.errors import ConfigError
@@ -68,6 +69,7 @@ def test_no_folder_to_lock(tmp_path):
 
 
 def test_versions_are_plain(monkeypatch):
+    jax.devices()  # XLA reads its flags when it starts, and ends the process over an unknown one
     monkeypatch.setenv("XLA_FLAGS", "--some_flag=1")
     told = json.loads(json.dumps(folder.versions()))
     assert told["x64"] is True and told["deterministic"] is True and told["device"] == "cpu"

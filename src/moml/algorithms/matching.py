@@ -9,13 +9,15 @@ def match_beta(
     *,
     steps: int = 1,
     visits: float | int = math.inf,
+    both_ways: bool = False,
     floor: float | None = None,
 ) -> float:
     """beta so that the memory is as noisy as what a user will have: 2K / (shots + K).
 
     An average with weight beta has the noise of K (2 - beta) / beta samples. Training with K
     samples a visit prepares for users with K samples; a memory makes it prepare for `shots`. With
-    shots <= K memory does not pay, and beta = 1 (none).
+    shots <= K memory does not pay, and beta = 1 (none). `both_ways` keeps more of each visit; the
+    same equation then has another root, up to twice as large.
 
     Users who take several `steps` do better with less, the more so the more samples they have: the
     rule to the power of 2 - 1 / steps. A small beta lags behind a moving w: never below 0.1, nor
@@ -28,5 +30,19 @@ def match_beta(
     0.23
     """
     least = max(0.1, math.sqrt(3 / visits)) if floor is None else floor
-    rule = (2 * k / (shots + k)) ** (2 - 1 / steps)
-    return 1.0 if shots <= k else min(1.0, max(rule, least))
+    rule = _both_ways(k, shots) if both_ways else 2 * k / (shots + k)
+    return 1.0 if shots <= k else min(1.0, max(rule ** (2 - 1 / steps), least))
+
+
+def _both_ways(k: int, shots: int) -> float:
+    """The root of beta (1 + 2 beta - beta^2) / (2 - beta) = 2K / shots, by halving.
+
+    The newest point has weight beta and K samples, the memory before it 1 - beta and, at each of
+    its visits, 2K:  beta^2 / K + (1 - beta)^2 beta / (2 - beta) / 2K = 1 / shots.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        beta = (low + high) / 2
+        more = beta * (1 + 2 * beta - beta**2) / (2 - beta) < 2 * k / shots
+        low, high = (beta, high) if more else (low, beta)
+    return high

@@ -56,9 +56,11 @@ def norm(tree: Any) -> Any:
     return jnp.sqrt(optax.tree.vdot(tree, tree))
 
 
-def single_node(loss: Loss, adapt: Adapt, memory: Memory, outer: Any, need: Need) -> Algorithm:
+def single_node(
+    loss: Loss, adapt: Adapt, memory: Memory, outer: Any, need: Need, visiting: Any = personal_step
+) -> Algorithm:
     """One task batch an iteration: MAML, MOML v1, v2 as released, SCGD, NASA, and ours."""
-    visit_one = personal_step(loss, adapt, memory)
+    visit_one = visiting(loss, adapt, memory)
 
     def step(state: State, visit: Visit, hyper: Hyper) -> tuple[State, Info]:
         store = memory.tick(state.memory, adapt.start(state.meta), hyper)

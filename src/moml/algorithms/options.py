@@ -32,6 +32,7 @@ class Options:
     adapt: Callable[[int], Adapt] | None = None  # another adaptation, given the number of steps
     outer: Any = None  # an optax transformation that gives a direction, e.g. optax.scale_by_adam()
     independent_hessian: bool = False  # S2 drawn apart from S1, as the paper has it
+    both_ways: bool = False  # S1 and S3 in both roles: as many samples, twice the work
     eager: bool = False  # fill all memories before training
     two_batches: bool = False  # v2: the paper's separate batch for the memories
     direct: bool = False  # v2: move every memory at every step, O(n d)
@@ -57,6 +58,8 @@ def check_options(o: Options) -> Options:
         raise ConfigError(f"tasks_per_step = {o.tasks_per_step} of only n = {o.n} tasks")
     if not isinstance(o.curvature, str) or o.curvature not in CURVATURES:
         raise ConfigError(f"unknown curvature {o.curvature!r}; allowed: {', '.join(CURVATURES)}")
+    if o.both_ways and o.independent_hessian:
+        raise ConfigError("both_ways takes S2 from S1 and from S3: leave out independent_hessian")
     if not callable(o.leaves):
         raise ConfigError(
             f'leaves must be a function, such as moml.named("head"); given {o.leaves!r}'

@@ -14,6 +14,7 @@ from moml.algorithms.matching import match_beta
 from moml.algorithms.moml import TwoBatches, single_node, two_batches
 from moml.algorithms.options import CURVATURES, Options, check_options
 from moml.algorithms.outer import nasa
+from moml.algorithms.personal import both_ways, personal_step
 from moml.algorithms.reptile import reptile
 from moml.algorithms.spider import Cycle, bspiderboost
 from moml.errors import ConfigError
@@ -71,7 +72,8 @@ def _without_memory(loss: Loss, adapt: Adapt, o: Options) -> Parts:
 
 def _v1(loss: Loss, adapt: Adapt, o: Options) -> Parts:
     kept = memories.ema(_count(o))
-    return single_node(loss, adapt, kept, _outer(o), _need(o, o.tasks_per_step)), kept
+    visiting = both_ways if o.both_ways else personal_step
+    return single_node(loss, adapt, kept, _outer(o), _need(o, o.tasks_per_step), visiting), kept
 
 
 def _v1_all_tasks(loss: Loss, adapt: Adapt, o: Options) -> Parts:
@@ -112,7 +114,7 @@ def _matched(o: Options) -> float:
     if o.shots is None:
         raise ConfigError("moml matches beta to your users: give shots, their samples each")
     visits = math.inf if o.iterations is None else o.iterations * o.tasks_per_step / _count(o)
-    return match_beta(o.k, o.shots, steps=o.test_steps, visits=visits)
+    return match_beta(o.k, o.shots, steps=o.test_steps, visits=visits, both_ways=o.both_ways)
 
 
 _ADAM = {"outer": optax.scale_by_adam()}
@@ -138,7 +140,7 @@ RECIPES: dict[str, Recipe] = {
         _v1,
         eta=0.005,
         beta=0.3,
-        takes=("independent_hessian", "eager"),
+        takes=("independent_hessian", "both_ways", "eager"),
     ),
     "moml-v2": Recipe(
         "the de-biased average: idle tasks move too",
@@ -201,12 +203,12 @@ RECIPES: dict[str, Recipe] = {
         usual={"leaves": named("head")} | _ADAM,
     ),
     "moml": Recipe(
-        "what we recommend: v1, exact, Adam, beta matched to shots",
+        "what we recommend: v1, exact, both ways, Adam, beta matched to shots",
         _v1,
         eta=0.002,
         beta=_matched,
-        takes=("independent_hessian", "eager", "shots", "test_steps", "iterations"),
-        usual=_ADAM,
+        takes=("both_ways", "eager", "shots", "test_steps", "iterations"),
+        usual=_ADAM | {"both_ways": True},
     ),
 }
 _SPECIAL = {name for recipe in RECIPES.values() for name in recipe.takes}
@@ -216,8 +218,8 @@ def method(name: str, loss: Loss, **options: Any) -> Method:
     """Compose a method by its name; `options` are the fields of `Options`.
 
     >>> import jax.numpy as jnp
-    >>> method("moml", lambda w, x: jnp.mean((w - x) ** 2), n=25, k=1, shots=9).beta
-    0.2
+    >>> method("moml-v1", lambda w, x: jnp.mean((w - x) ** 2), n=25, k=1).beta
+    0.3
     """
     if name not in RECIPES:
         raise ConfigError(f"unknown method {name!r}; allowed: {', '.join(RECIPES)}")

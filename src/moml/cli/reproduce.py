@@ -39,12 +39,14 @@ class Search:
     """Samples in each of S1, S2, S3."""
     only_v1: bool = False
     """Just v1 and MAML with both curvatures and outer rules: 1,120 trainings a K."""
+    only: list[str] | None = None
+    """Just these variants, by the labels that the command prints."""
     seeds: int = 5
     """Trained side by side, with the whole grid."""
     iterations: int = 40_000
     """Of MAML; the other methods get as many samples."""
     json: Path = Path("sine_settings.json")
-    """File for the step sizes that were found."""
+    """File for the step sizes that were found; what it has of other variants stays."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Shots:
     """Trained side by side; 2, or 3 in the full form."""
     iterations: int | None = None
     """Training steps; 10,000, or 40,000 in the full form."""
+    both_ways: bool = False
+    """Each visit both ways, as the method moml goes."""
     rows: Path | None = None
     """Rows made earlier: judge and draw these, train nothing."""
     out: Path = Path("reproduce-shots")
@@ -183,6 +187,7 @@ def shots(command: Shots) -> None:
     ks = None if command.k is None else tuple(command.k)
     given: dict[str, Any] = {"ks": ks, "seeds": command.seeds, "iterations": command.iterations}
     plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    plan = replace(plan, both_ways=command.both_ways)
     _counts(plan.seeds, plan.iterations, list(plan.ks))
     folder, rows_file = places(command.out, command.json)
     if command.rows is not None:
@@ -240,16 +245,23 @@ def search(command: Search) -> None:
 
     _counts(command.seeds, command.iterations, command.k)
     writable_folder(command.json.parent)
-    variants = searching.V1 if command.only_v1 else (*searching.V1, *searching.OTHERS)
-    tables = []
+    variants = [*searching.V1, *(() if command.only_v1 else searching.OTHERS)]
+    labels = [variant.label for variant in variants]
+    _some("only", command.only)
+    for label in command.only or ():
+        if label not in labels:
+            raise ConfigError(f"unknown variant {label!r}; allowed: {'; '.join(labels)}")
+    variants = [v for v in variants if command.only is None or v.label in command.only]
+    content = searching.read_settings(command.json)
+    said = f"moml reproduce search --seeds {command.seeds} --iterations {command.iterations}"
+    said += "".join(f' --only "{label}"' for label in command.only or ())
     for k in command.k:
         began = time.monotonic()
         for found in searching.search_all(variants, k, command.seeds, command.iterations):
-            tables.append(found)
+            content = searching.add_to(content, [found], said)
+            searching.write_settings(content, command.json)
             print(f"K = {k} {found.variant.label:<32} {_best(found.rows[0])}", flush=True)
         print(f"K = {k}: {time.monotonic() - began:.1f} s in all", flush=True)
-        said = f"moml reproduce search --seeds {command.seeds} --iterations {command.iterations}"
-        searching.write_settings(searching.steps_file(tables, said), command.json)
     print(f"step sizes: {command.json}")
 
 

@@ -110,13 +110,11 @@ def sweep(arguments: Sequence[str]) -> None:
     from moml.run.sweeps import grid_from, sweep_run
 
     config, own = parse(arguments, "moml sweep", Sweep)
-    file = _rows_file(own.json or own.out / "rows.json")
-    if own.memory_gb is not None and own.memory_gb <= 0:
+    grid, file = grid_from(own.grid), _rows_file(own.json) or own.out / "rows.json"
+    if own.memory_gb is not None and not own.memory_gb > 0:
         raise ConfigError(f"memory_gb must be above 0; given {own.memory_gb:g}")
     memory = None if own.memory_gb is None else 1e9 * own.memory_gb
-    config, rows = sweep_run(
-        config, own.out, grid_from(own.grid), own.seeds, memory=memory, progress=True
-    )
+    config, rows = sweep_run(config, own.out, grid, own.seeds, memory=memory, progress=True)
     _report(rows, f"{config.method}: the best first", file, own.out)
 
 

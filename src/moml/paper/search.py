@@ -15,7 +15,7 @@ import optax
 
 from moml.algorithms.matching import match_beta
 from moml.algorithms.schedule import constant, decay_at
-from moml.errors import ConfigError
+from moml.errors import ConfigError, DataError
 from moml.paper.sine import iterations_of
 from moml.paper.sine_score import LOSS, NET, SHOTS, STEPS, VALIDATION, unseen_error
 from moml.run.files import write_text
@@ -46,6 +46,7 @@ V1 = (  # the 1,120 trainings a K; beta = 1 is MAML
     Variant("v1, exact, adam", "moml-v1", ADAM, GRID),
 )
 OTHERS = (
+    Variant("v1, exact, adam, both ways", "moml-v1", ADAM | {"both_ways": True}, GRID),
     Variant("v1, exact, adam, 3 inner steps", "moml-v1", ADAM | {"inner_steps": 3}, GRID),
     Variant("joint", "fo-maml", {}, {"eta": ETA, "alpha": [0.0]}),
     Variant("reptile", "reptile", {}, {"eta": [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]}),
@@ -115,40 +116,47 @@ def best(
     return {name: row[name] for name in ("eta", "beta", "gamma") if name in row}
 
 
-def steps_file(tables: list[Found], command: str) -> dict[str, Any]:
-    """What `strict` reads: each method's own step sizes, and how they were found."""
-    steps: dict[str, dict[str, Any]] = {}
+def steps_of(found: Found) -> dict[str, dict[str, float]]:
+    """The rows of `strict` that a variant decides: name -> step sizes."""
+    label = found.variant.label
+    if label == "v1, exact, sgd":
+        return {
+            "maml": best(found, lambda row: row["beta"] == 1),
+            "moml-v1": best(found, lambda row: row["beta"] < 1),
+        }
+    if label == "v1, exact, adam, both ways":  # moml takes its eta; its beta is the rule's
+        rule = match_beta(found.k, SHOTS, steps=STEPS, both_ways=True)
+        near = min(BETA, key=lambda beta: abs(math.log(beta / rule)))
+        return {"moml-searched": best(found), "moml": best(found, lambda row: row["beta"] == near)}
+    return {} if "," in label else {label: best(found)}
 
-    def put(name: str, found: Found, keep: Any = lambda row: True) -> None:
-        steps.setdefault(name, {})[str(found.k)] = best(found, keep)
 
-    for found in tables:
-        label = found.variant.label
-        if label == "v1, exact, sgd":
-            put("maml", found, lambda row: row["beta"] == 1)
-            put("moml-v1", found, lambda row: row["beta"] < 1)
-        elif label == "v1, exact, adam":
-            put("moml-searched", found)
-            rule = match_beta(found.k, SHOTS, steps=STEPS)
-            near = min(BETA, key=lambda beta: abs(math.log(beta / rule)))
-            put(
-                "moml", found, lambda row, near=near: row["beta"] == near
-            )  # its eta; beta: the rule
-        elif "," not in label:
-            put(label, found)
+def add_to(content: dict[str, Any], tables: list[Found], command: str) -> dict[str, Any]:
+    """The file that `strict` reads, with these tables in the place of older ones of their kind."""
     device = jax.devices()[0]
     machine = f"{device.device_kind}, jax {jax.__version__}, Python {platform.python_version()}"
-    shown = [
-        {"variant": f.variant.label, "k": f.k, "seconds": round(f.seconds, 1), "best": f.rows[:3]}
-        for f in tables
-    ]
-    return {
-        "command": command,
-        "machine": machine,
-        "test": f"{SHOTS} shots, {STEPS} steps, validation tasks of seed {VALIDATION}",
-        "steps": steps,
-        "tables": shown,
-    }
+    steps = {name: dict(of_k) for name, of_k in content.get("steps", {}).items()}
+    shown = {(table["variant"], table["k"]): table for table in content.get("tables", [])}
+    for found in tables:
+        for name, sizes in steps_of(found).items():
+            steps.setdefault(name, {})[str(found.k)] = sizes
+        shown[found.variant.label, found.k] = {
+            "variant": found.variant.label,
+            "k": found.k,
+            "command": command,
+            "machine": machine,
+            "best": found.rows[:3],
+        }
+    test = f"{SHOTS} shots, {STEPS} steps, validation tasks of seed {VALIDATION}"
+    return {"test": test, "steps": steps, "tables": list(shown.values())}
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """What an earlier search left, to be added to; nothing where there is no file."""
+    try:
+        return json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read step sizes from {path}: {error}") from error
 
 
 def write_settings(content: dict[str, Any], path: Path) -> None:

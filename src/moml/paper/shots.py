@@ -49,6 +49,7 @@ class Plan:
     iterations: int = 10_000
     others: tuple[str, ...] = ()  # families that the rule was not fitted to
     more_tasks: tuple[int, ...] = ()  # besides the 25: K = 1 and no noise, to see the floor
+    both_ways: bool = False
 
     def places(self) -> list[Place]:
         """All surfaces: the paper's waves, the other families, more and more tasks, less time."""
@@ -86,6 +87,7 @@ class Surface(NamedTuple):
     lost: np.ndarray  # [beta, eta], seeds that diverged
     samples: int
     seconds: float
+    both_ways: bool = False
 
     @property
     def best(self) -> np.ndarray:
@@ -127,7 +129,8 @@ def tests(place: Place, steps: tuple[int, ...]) -> tuple[Any, float]:
 def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     """Train the grid of one place, and test it at all shots and steps."""
     began = time.monotonic()
-    rule = [round(match_beta(place.k, shots, floor=0.0), 4) for shots in SHOTS]
+    bare = lambda shots: match_beta(place.k, shots, both_ways=plan.both_ways, floor=0.0)
+    rule = [round(bare(shots), 4) for shots in SHOTS]
     betas = sorted({*plan.betas, *rule}, reverse=True)
     done = sweep(
         "moml-v1",
@@ -140,6 +143,7 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
         schedule=decay_at(place.iterations * 3 // 4),
         progress=progress,
         k=place.k,
+        both_ways=plan.both_ways,
         outer=optax.scale_by_adam(),
     )
     score, _ = tests(place, plan.steps)
@@ -156,4 +160,5 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
         lost,
         done.samples,
         time.monotonic() - began,
+        plan.both_ways,
     )

@@ -16,14 +16,21 @@ from moml.paper.shots import SHOTS, Place, Plan, Surface, tests
 Way = Callable[[Surface, int, int], float]  # surface, shots, steps -> beta
 
 
-def _matched(found: Surface, shots: int, steps: int) -> float:
+def bare(found: Surface, shots: int, steps: int = 1) -> float:
+    """The rule itself, without power and floor."""
+    return match_beta(found.place.k, shots, both_ways=found.both_ways, floor=0.0)
+
+
+def matched(found: Surface, shots: int, steps: int) -> float:
+    """What the method `moml` would take."""
     visits = found.place.iterations * 3 / found.place.n
-    return match_beta(found.place.k, shots, steps=steps, visits=visits)
+    both = found.both_ways
+    return match_beta(found.place.k, shots, steps=steps, visits=visits, both_ways=both)
 
 
 WAYS: dict[str, Way] = {
-    "the bare rule": lambda found, shots, steps: match_beta(found.place.k, shots, floor=0.0),
-    "match_beta": _matched,
+    "the bare rule": bare,
+    "match_beta": matched,
     "maml": lambda found, shots, steps: 1.0,
     "beta = 0.1": lambda found, shots, steps: 0.1,
 }
@@ -76,7 +83,7 @@ def powers(surfaces: list[Surface], plan: Plan) -> list[tuple[int, list[float]]]
     useless = {found.place: tests(found.place, plan.steps)[1] for found in surfaces}
 
     def mean(t: int, power: float) -> float:
-        beta = lambda f, shots: max(0.1, match_beta(f.place.k, shots, floor=0.0) ** power)
+        beta = lambda f, shots: max(0.1, bare(f, shots) ** power)
         over = [
             excess(f.betas, f.best[:, s, t], beta(f, shots), useless[f.place])
             for f in surfaces for s, shots in enumerate(SHOTS)
@@ -103,6 +110,7 @@ def rows_of(found: Surface, plan: Plan) -> list[dict[str, Any]]:
     for (b, e, s, t), mean in np.ndenumerate(found.errors):
         setting = {"n": found.place.n, "k": found.place.k, "noise": found.place.noise}
         setting |= {"beta": float(found.betas[b]), "eta": float(found.etas[e])}
+        setting |= {"both_ways": found.both_ways}
         kept = np.isfinite(mean)
         rows.append(
             {
@@ -150,7 +158,8 @@ def surfaces_of(rows: list[dict[str, Any]]) -> tuple[list[Surface], Plan]:
             ).reshape(shape)
             errors = np.nan_to_num(values("mean"), nan=np.inf)
             lost = values("lost")[:, :, 0, 0].astype(int)
-            last = (mine[0]["samples"], mine[0]["seconds"])
+            both = mine[0]["setting"].get("both_ways", False)
+            last = (mine[0]["samples"], mine[0]["seconds"], both)
             surfaces.append(Surface(place, betas, etas, errors, values("std"), lost, *last))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(f"these are not rows of `moml reproduce shots`: {error}") from error

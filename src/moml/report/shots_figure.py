@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from moml.algorithms.matching import match_beta
 from moml.paper import shots_verdict as judge
 from moml.report.figures import pyplot, save
 
@@ -34,7 +33,7 @@ def shots_figure(surfaces: list[Any], shots: tuple[int, ...], path: Path) -> Pat
             )
         rows = np.log(found.betas[::-1])
         place = np.arange(len(rows))[::-1]
-        rule = [match_beta(found.place.k, s, floor=0.0) for s in shots]
+        rule = [judge.bare(found, s) for s in shots]
         y = np.interp(np.log(rule), rows, place)
         axes.plot(
             range(len(shots)),

@@ -117,6 +117,8 @@ class Config:
     """Outer rule: sgd or adam. By default the method's own."""
     independent_hessian: bool | None = None
     """S2 drawn apart from S1, as the paper has it: true or false. By default false."""
+    both_ways: bool | None = None
+    """moml, moml-v1: S1 and S3 in both roles: true or false. By default true for moml alone."""
     eager: bool | None = None
     """Memories filled before training: true or false; methods with memories. By default false."""
     two_batches: bool | None = None

@@ -1,6 +1,7 @@
 """`moml doctor`: what there is to work with, and whether it computes what it should."""
 
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,8 @@ def facts() -> Iterator[tuple[str, str]]:
         return
     there = sorted(path.name for path in Path(place).glob("*")) if Path(place).is_dir() else []
     for name in DATA_SETS:
-        found = [file for file in there if file.startswith((name, name.upper()))]
+        named = lambda file, name=name: re.match(f"{name}(?!0)", file.replace("-", ""), re.I)
+        found = [file for file in there if named(file)]  # (?!0): cifar100 is not cifar10
         yield f"data: {name}", ", ".join(found) or f"not in {place}"
 
 

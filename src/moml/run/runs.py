@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from moml.run.job import Job, plan_of, single, sizes_of
 from moml.run.metrics import read
 from moml.run.session import go_on, strong
 from moml.run.toml import dump, parse
+from moml.run.toml import load as read_config
 from moml.run.train import Learner, hyper_of, init_key
 
 log = logging.getLogger("moml")
@@ -39,10 +40,13 @@ def resolved(config: Config) -> Config:
 
 
 def write_record(folder: Path, config: Config, extra: Record) -> None:
-    """What a run was begun with: run.json; and config.toml, for people to read and to change."""
+    """What a run was begun with: config.toml, for people to read and to change; and run.json.
+
+    That one comes last, as it makes a folder a run's.
+    """
     record = {"config": dump(config), "versions": versions(), "seed": config.seed} | extra
-    write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
     write_text(dump(config), folder / "config.toml")
+    write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
 
 
 def begin(folder: Path, config: Config, extra: Record) -> None:
@@ -63,14 +67,14 @@ def record_of(folder: Path) -> tuple[Record, Config]:
         raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
 
 
-def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config]:
-    """A run's record and configuration; a change in config.toml must be allowed by its name."""
+def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, Callable[[], None]]:
+    """A run's record and configuration; a change in config.toml must be allowed by its name.
+
+    The function is to be called when the run can go on so: it writes the change into the record.
+    """
     record, old = record_of(folder)
     path = folder / "config.toml"
-    try:
-        new = parse(path.read_text(), str(path))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    new = read_config(path)
     fields = changed(old, new)
     for name in allow:
         if name not in fields:
@@ -84,10 +88,13 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config]:
     for name, before in record["versions"].items():
         if (now := versions().get(name)) != before:
             log.warning("%s is %s, it was %s: the last bits may differ", name, now, before)
-    if fields:
-        extra = {key: record[key] for key in record if key not in ("config", "versions", "seed")}
-        write_record(folder, new, extra | {"changed": [*record.get("changed", []), fields]})
-    return record, new
+
+    def note() -> None:
+        if fields:
+            kept = {key: record[key] for key in record if key not in ("config", "versions", "seed")}
+            write_record(folder, new, kept | {"changed": [*record.get("changed", []), fields]})
+
+    return record, new, note
 
 
 def _field(config: Config, name: str) -> Any:
@@ -115,9 +122,9 @@ def resume(
     """Go on with a run from its last good checkpoint."""
     _, config = record_of(folder)
     with Lock(folder):
-        _, config = unchanged(folder, allow)
+        _, config, note = unchanged(folder, allow)
         job = single(config)
-        go_on(folder, config, job, progress=progress, board=board)
+        go_on(folder, config, job, progress=progress, board=board, ready=note)
     return config, job
 
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.errors import Interrupted
+from moml.errors import ConfigError, Interrupted
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config
 from moml.run.folder import open_log, versions
@@ -80,14 +80,18 @@ def go_on(
     progress: bool = False,
     board: bool = False,
     resume: str | None = None,
+    more: bool = False,
+    ready: Callable[[], None] = lambda: None,
 ) -> Any:
     """Do what is left of a job in its folder; the last carry. `resume` is how a user goes on.
 
-    For the holder of the folder's lock. Raises Interrupted after a signal, when all is saved, and
-    Diverged where the numbers end.
+    For the holder of the folder's lock. Raises Interrupted after a signal, when all is saved (at
+    the end only if there is `more` to do), and Diverged where the numbers end. `ready` is called
+    when the state to go on from is there, before anything is changed.
     """
     resume = f"moml resume {folder}" if resume is None else resume
     path = folder / "metrics.jsonl"
+    about = {"config": dump(config), "versions": versions()}  # now: files may change under a run
     with (
         open_log(folder),
         Checkpoints(folder / "checkpoints", config.keep) as kept,
@@ -97,6 +101,9 @@ def go_on(
         usable = lambda info: flaw(path, Mark(**info["metrics"]))
         found = kept.load(jax.eval_shape(job.first), usable)
         done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
+        if done > job.steps:
+            raise ConfigError(f"{folder} is at step {done} already: iterations end at {job.steps}")
+        ready()
         carry = strong(job.first() if found is None else found.state)
         log.info("%s: from step %d of %d", job.name, done, job.steps)
         score_due = max(1, config.score_every // config.log_every) if config.score_every else 0
@@ -118,16 +125,17 @@ def go_on(
                 metrics.write(row)
                 show(row)
                 old = time.monotonic() - clock >= config.save_seconds
-                if last or stop() or (old and not kept.busy):
-                    info = {"metrics": metrics.sync()._asdict(), "config": dump(config)}
-                    kept.save(done, carry, info | {"versions": versions()}, _least(score))
+                halt = stop()  # asked once: what comes later is for the next stretch
+                if last or halt or (old and not kept.busy):
+                    info = {"metrics": metrics.sync()._asdict()} | about
+                    kept.save(done, carry, info, _least(score))
                     note, clock = f"saved at {done}", time.monotonic()
                     log.info("saving step %d of %d", done, job.steps)
                 advance(done, _mean(row["loss"]), note)
-                if stop() and not last:
+                if halt and (more or not last):
                     kept.wait()
-                    log.info("stopped by signal %d at step %d", stop(), done)
+                    log.info("stopped by signal %d at step %d", halt, done)
                     where = f"stopped at step {done} of {job.steps}, and saved"
-                    raise Interrupted(f"{where}; go on with: {resume}", 128 + stop())
+                    raise Interrupted(f"{where}; go on with: {resume}", 128 + halt)
         log.info("%s: done", job.name)
         return carry

@@ -6,7 +6,7 @@ RUN/  config.toml  run.json  lock       as of a run; run.json has the grid and t
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,11 @@ def grid_from(words: Sequence[str]) -> dict[str, list[float]]:
     >>> grid_from(["eta=.002,.005", "beta=.1"])
     {'eta': [0.002, 0.005], 'beta': [0.1]}
     """
-    grid = {}
+    grid: dict[str, list[float]] = {}
     for word in words:
         name, _, values = word.partition("=")
+        if name in grid:
+            raise ConfigError(f"grid: {name} is given twice; say {name}=NUMBER,NUMBER once")
         try:
             grid[name] = [float(value) for value in values.split(",")]
         except ValueError as error:
@@ -83,11 +85,11 @@ def sweep_run(
     check_count("seeds", seeds)
     settings = grid_of(grid, seeds)
     config = resolved(config)
+    plan = plan_of(config)
+    for row in settings:  # every value is checked before the work
+        sizes = sizes_of(config) | {n: v for n, v in row.items() if n != "seed"}
+        hyper_of(plan.method, plan.built.init(init_key(0)), sizes)
     with Lock(writable_folder(folder)):
-        plan = plan_of(config)
-        for row in settings:  # every value is checked before the work
-            sizes = sizes_of(config) | {n: v for n, v in row.items() if n != "seed"}
-            hyper_of(plan.method, plan.built.init(init_key(0)), sizes)
         free = free_bytes()
         room = memory if memory is not None else None if free is None else SHARE * free
         program = Ahead(simulate.compiled(plan.run, members=True))
@@ -102,11 +104,11 @@ def resume_sweep(
     """Go on with a sweep from the last good checkpoint of each of its parts."""
     record_of(folder)
     with Lock(folder):
-        record, config = unchanged(folder, allow)
+        record, config, note = unchanged(folder, allow)
         settings = grid_of(record["grid"], record["seeds"])
         plan = plan_of(config)
         program, size = Ahead(simulate.compiled(plan.run, members=True)), record["members"]
-        return config, _parts(folder, config, plan, program, settings, size, progress)
+        return config, _parts(folder, config, plan, program, settings, size, progress, note)
 
 
 def _parts(
@@ -117,6 +119,7 @@ def _parts(
     settings: list[Record],
     size: int,
     progress: bool,
+    ready: Callable[[], None] = lambda: None,
 ) -> list[Record]:
     """Do part after part; the rows of all, the best first."""
     began = time.monotonic()
@@ -124,7 +127,9 @@ def _parts(
     for number, at in enumerate(range(0, len(settings), size)):
         job = many(config, settings[at : at + size], plan, program)
         part = writable_folder(folder / f"part-{number:03d}")
-        go_on(part, config, job, progress=progress, resume=f"moml resume {folder}")
+        how, more = f"moml resume {folder}", at + size < len(settings)
+        go_on(part, config, job, progress=progress, resume=how, more=more, ready=ready)
+        ready = lambda: None  # once
         scores += read(part / "metrics.jsonl")[-1]["score"]
     return ranked(config, job, settings, scores, time.monotonic() - began)
 
