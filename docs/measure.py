@@ -131,7 +131,7 @@ Machine: {machine()}.{left_out}
 ## Speed
 
 Each script times its sides in turns, in one process. A ratio is the best time of the first over
-the best time of the second.
+the best time of the second, or of medians where the script says so.
 
 {speed}
 ## The demonstration

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moml.algorithms.matching import match_beta
 from moml.algorithms.options import CURVATURES, Options
 from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError
@@ -213,7 +214,7 @@ def test_whole_numbers_and_lists_become_what_the_fields_hold():
 def test_options_compose_the_method():
     config = check(Config(Sine(), shots=9, test_steps=1, outer="sgd", eager=True))
     chosen = method("moml", lambda w, batch: jnp.sum(w), n=25, **method_options(config))
-    assert chosen.beta == 0.2
+    assert chosen.beta == match_beta(1, 9, both_ways=True)
     assert chosen.options.eager
     w = jnp.ones(3)
     direction, _ = chosen.options.outer.update(w, chosen.options.outer.init(w))

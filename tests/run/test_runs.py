@@ -23,14 +23,14 @@ from tests.run.test_checkpoint import files_of, same_bytes
 
 pytestmark = pytest.mark.usefixtures("cached")
 SMALL = Config(
-    Sine(hidden=(8,)), iterations=400, eta=0.01, log_every=100, score_every=200, save_seconds=0.0,
+    Sine(hidden=(40,)), iterations=400, eta=0.01, log_every=100, score_every=200, save_seconds=0.0,
     test_tasks=20, test_steps=2,
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, cached):  # noqa: F811
-    """A run to its end: the first line's checkpoint is the best or not, the last one is there."""
+    """A run to its end; it has a checkpoint before the last one."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     runs.train(SMALL, folder)
     return folder
@@ -83,10 +83,9 @@ def test_a_run_leaves_what_repeats_it(whole, tmp_path):
     ).read_bytes()
 
 
-@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("method", moml.RECIPES)
-def test_resolved_it_is_a_configuration_that_stays(start, method):
-    config = runs.resolved(check(replace(STARTS[start], method=method)))
+def test_resolved_it_is_a_configuration_that_stays(method):
+    config = runs.resolved(check(replace(STARTS["sine"], method=method)))
     assert config.eta is not None and config.tasks_per_step is not None
     assert parse(dump(config), "") == config
     assert runs.resolved(config) == config
@@ -95,7 +94,7 @@ def test_resolved_it_is_a_configuration_that_stays(start, method):
 def test_a_model_is_loaded_and_is_that_of_fit(whole):
     learner = moml.load(whole)
     config = parse((whole / "config.toml").read_text(), "")
-    net = moml.mlp(1, 8, 1)
+    net = moml.mlp(1, 40, 1)
     alone = moml.fit(
         "moml", moml.mse(net.predict), net.init(init_key(0)), moml.sine(), iterations=400,
         eta=config.eta, beta=config.beta, alpha=config.alpha, k=1, chunk=100,
@@ -149,7 +148,7 @@ def test_a_run_that_is_done_stays_as_it_is(run, whole, capsys):
 
 
 def test_print_config_parses_back_and_a_file_is_trained(tmp_path, capsys, whole):
-    words = ["sine", "--problem.hidden", "8", "--iterations", "400", "--eta", "0.01"]
+    words = ["sine", "--problem.hidden", "40", "--iterations", "400", "--eta", "0.01"]
     words += ["--log-every", "100", "--score-every", "200", "--save-seconds", "0"]
     words += ["--test-tasks", "20", "--test-steps", "2"]
     code, out, _ = call(capsys, "train", "--print-config", "sine")
@@ -176,8 +175,13 @@ def test_a_change_is_refused_by_its_name(run, capsys):
     assert "eta was 0.01 when this run began and is 0.02" in error
     assert "--allow-change eta" in error
     code, _, error = call(capsys, "resume", run, "--allow-change", "beta")
-    assert code == 2 and "--allow-change beta: it did not change; changed: ['eta']" in error
+    assert code == 2 and "--allow-change eta" in error  # beta may change, but eta did
+    code, _, error = call(capsys, "resume", run, "--allow-change", "nosuch")
+    assert code == 2 and "--allow-change nosuch: there is no such field" in error
     assert unlocked(run) == before
+    edit(run, eta=0.01, problem=Synthetic(n=25))
+    code, _, error = call(capsys, "resume", run)
+    assert code == 2 and "problem.kind was sine" in error and "is synthetic" in error
 
 
 def test_an_allowed_change_goes_on_and_is_noted(run, whole, capsys):
@@ -208,8 +212,7 @@ def test_fewer_iterations_than_are_done_are_refused(run, capsys):
     "change, told",
     [
         ({"problem": Sine(hidden=(9,))}, "it holds another state: .meta.body[0].weight"),
-        ({"problem": Sine(n=20, hidden=(8,))}, "it holds another state: .memory.u"),
-        ({"problem": Synthetic(n=25)}, "it holds another state"),
+        ({"problem": Sine(n=20, hidden=(40,))}, "it holds another state: .memory.u"),
         ({"outer": "sgd"}, "it holds another state"),
     ],
 )
@@ -246,7 +249,7 @@ def test_divergence_leaves_the_last_good_checkpoint(run, whole, tmp_path, capsys
     same_bytes(moml.load(run).state, moml.load(whole).state)
     code, _, error = call(capsys, "resume", run)
     assert code == 3  # again, from there
-    words = ["--problem.hidden", "8", "--eta", "1e30", "--iterations", "400", "--log-every", "100"]
+    words = ["--problem.hidden", "40", "--eta", "1e30", "--iterations", "400", "--log-every", "100"]
     words += ["--score-every", "200", "--test-tasks", "20", "--test-steps", "2"]
     code, _, error = call(capsys, "train", "sine", "--out", tmp_path / "bad", *words)
     assert code == 3 and "diverged at step" in error
@@ -292,13 +295,15 @@ def test_metrics_that_were_cut_are_taken_up_from_an_older_checkpoint(run, whole,
 def test_when_files_cannot_grow_the_last_good_checkpoint_stays(run, whole, cached):  # noqa: F811
     edit(run, iterations=600)
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); "
+    copy = shutil.copytree(cached, run.parent / "compiled")  # those it adds will be torn
     process = begun(
-        cached, "resume", run, "--allow-change", "iterations", JAX_ENABLE_X64="1",
+        copy, "resume", run, "--allow-change", "iterations", JAX_ENABLE_X64="1",
         script=limit + "from moml.cli import main; main()",
     )  # fmt: skip
     _, error = ended(process)
     assert process.returncode == 2, error
-    assert f"cannot save step 500 in {run / 'checkpoints'}: File too large" in error
+    told = f"moml: cannot save step 500 in {run / 'checkpoints'}: File too large"
+    assert error.splitlines()[-1] == told
     same_bytes(moml.load(run).state, moml.load(whole).state)
     assert names(run / "checkpoints", ".*") == []
     runs.resume(run)  # with room again

@@ -25,6 +25,7 @@ from moml.run.train import Learner, hyper_of, init_key
 
 log = logging.getLogger("moml")
 Record = dict[str, Any]
+NOT_THERE = "not there"
 
 
 def resolved(config: Config) -> Config:
@@ -77,8 +78,8 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
     new = read_config(path)
     fields = changed(old, new)
     for name in allow:
-        if name not in fields:
-            raise ConfigError(f"--allow-change {name}: it did not change; changed: {fields}")
+        if _field(new, name) is _field(old, name) is NOT_THERE:
+            raise ConfigError(f"--allow-change {name}: there is no such field")
     for name in fields:
         if name not in allow:
             raise ConfigError(
@@ -100,7 +101,7 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
 def _field(config: Config, name: str) -> Any:
     value: Any = config
     for part in name.split("."):
-        value = kind_of(value) if part == "kind" else getattr(value, part, "not there")
+        value = kind_of(value) if part == "kind" else getattr(value, part, NOT_THERE)
     return value
 
 

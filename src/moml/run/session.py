@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import jax
@@ -24,7 +25,7 @@ import numpy as np
 from moml.errors import ConfigError, Interrupted
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config
-from moml.run.folder import open_log, versions
+from moml.run.folder import DETERMINISTIC, open_log, versions
 from moml.run.job import Job
 from moml.run.metrics import START, Mark, Metrics, flaw, tensorboard
 from moml.run.progress import bar
@@ -89,9 +90,10 @@ def go_on(
     the end only if there is `more` to do), and Diverged where the numbers end. `ready` is called
     when the state to go on from is there, before anything is changed.
     """
-    resume = f"moml resume {folder}" if resume is None else resume
+    resume = f"moml resume {quote(str(folder))}" if resume is None else resume
     path = folder / "metrics.jsonl"
-    about = {"config": dump(config), "versions": versions()}  # now: files may change under a run
+    uses = versions()
+    about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (
         open_log(folder),
         Checkpoints(folder / "checkpoints", config.keep) as kept,
@@ -106,6 +108,9 @@ def go_on(
         ready()
         carry = strong(job.first() if found is None else found.state)
         log.info("%s: from step %d of %d", job.name, done, job.steps)
+        if not uses["deterministic"]:
+            word = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
+            log.warning(word, DETERMINISTIC[0])
         score_due = max(1, config.score_every // config.log_every) if config.score_every else 0
         show = tensorboard(folder / "tensorboard", done) if board else lambda row: None
         note = f"saved at {done}" if done else ""

@@ -127,7 +127,7 @@ def _parts(
     for number, at in enumerate(range(0, len(settings), size)):
         job = many(config, settings[at : at + size], plan, program)
         part = writable_folder(folder / f"part-{number:03d}")
-        how, more = f"moml resume {folder}", at + size < len(settings)
+        how, more = f"moml resume {quote(str(folder))}", at + size < len(settings)
         go_on(part, config, job, progress=progress, resume=how, more=more, ready=ready)
         ready = lambda: None  # once
         scores += read(part / "metrics.jsonl")[-1]["score"]
