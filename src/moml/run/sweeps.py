@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import jax
