@@ -17,6 +17,7 @@ from moml.algorithms.options import Options as Options
 from moml.algorithms.recipes import RECIPES as RECIPES
 from moml.algorithms.recipes import method as method
 from moml.algorithms.schedule import decay_at as decay_at
+from moml.errors import CheckpointError as CheckpointError
 from moml.errors import ConfigError as ConfigError
 from moml.errors import DataError as DataError
 from moml.errors import Diverged as Diverged

@@ -205,6 +205,8 @@ def test_the_newest_and_the_best_are_kept(tmp_path):
         for step, score in enumerate([5.0, 1.0, float("nan"), 3.0, 1.0, 2.0, None, None]):
             checkpoints.save(step, small(step), {}, score=score)
     assert checkpoints.steps() == [4, 6, 7]  # of equals the newer
+    assert checkpoints.load(small(0), best=True).step == 4
+    assert checkpoints.load(small(0)).step == 7
     with Checkpoints(tmp_path, 1) as checkpoints:
         checkpoints.save(8, small(8), {}, score=0.5)
     assert checkpoints.steps() == [8]
@@ -247,7 +249,7 @@ def test_a_failed_write_is_told_at_the_next_call_and_another_may_succeed(tmp_pat
     checkpoints = filled(tmp_path, 1)
     checkpoints = Checkpoints(tmp_path, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_save_leaves", fail)
+        patch.setattr(checkpoint, "save_leaves", fail)
         checkpoints.save(2, small(2), {})
         with pytest.raises(CheckpointError, match=f"step 2 in {tmp_path}: no space left"):
             checkpoints.save(3, small(3), {})
@@ -260,8 +262,8 @@ def test_a_failed_write_is_told_at_the_next_call_and_another_may_succeed(tmp_pat
 
 
 def test_writing_goes_on_beside(tmp_path, monkeypatch):
-    go, save = threading.Event(), checkpoint._save_leaves
-    monkeypatch.setattr(checkpoint, "_save_leaves", lambda *given: (go.wait(60), save(*given)))
+    go, save = threading.Event(), checkpoint.save_leaves
+    monkeypatch.setattr(checkpoint, "save_leaves", lambda *given: (go.wait(60), save(*given)))
     with Checkpoints(tmp_path, 1) as checkpoints:
         assert not checkpoints.busy
         checkpoints.save(1, small(), {})

@@ -205,7 +205,7 @@ RECIPES: dict[str, Recipe] = {
     "moml": Recipe(
         "what we recommend: v1, exact, both ways, Adam, beta matched to shots",
         _v1,
-        eta=0.002,
+        eta=0.005,
         beta=_matched,
         takes=("both_ways", "eager", "shots", "test_steps", "iterations"),
         usual=_ADAM | {"both_ways": True},

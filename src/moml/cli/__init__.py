@@ -1,5 +1,6 @@
 """The command line. Exit codes: 0 done, 2 a user's mistake, 3 diverged, 130 / 143 interrupted."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import tyro
 
 import moml
 from moml.cli import runs
+from moml.cli.data import Data, data
 from moml.cli.reproduce import Table, places, reproduce
 from moml.errors import MomlError, check_count
 
@@ -90,6 +92,7 @@ Command = (
     | Annotated[runs.Resume, tyro.conf.subcommand("resume")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
 )
@@ -113,6 +116,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             runs.resume(command)
         case runs.Doctor():
             runs.doctor(command)
+        case Data():
+            data(command)
         case Train() | Sweep():
             raise AssertionError("handled above")
         case _:
@@ -130,6 +135,9 @@ def main() -> None:
     except MomlError as error:
         print(f"moml: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except KeyboardInterrupt:
         print("moml: interrupted", file=sys.stderr)
         sys.exit(130)

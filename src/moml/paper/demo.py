@@ -30,8 +30,8 @@ class Entry(NamedTuple):
 ENTRIES = (
     Entry("untrained", "maml", 0.005),
     Entry("maml", "maml", 0.005),
-    Entry("moml-v1", "moml-v1", 0.002, 0.05),
-    Entry("moml", "moml", 0.002, options={"shots": SHOTS, "test_steps": STEPS}),
+    Entry("moml-v1", "moml-v1", 0.005, 0.1),
+    Entry("moml", "moml", 0.005, options={"shots": SHOTS, "test_steps": STEPS}),
 )
 
 

@@ -18,18 +18,13 @@ def print_rows(rows: Sequence[dict[str, Any]], title: str) -> None:
 
     table = Table(title=title, title_justify="left")
     table.add_column("method")
-    for name in (
-        *rows[0]["setting"],
-        rows[0]["metric"].replace("_", " "),
-        "seeds",
-        "lost",
-        "samples",
-        "seconds",
-    ):
-        table.add_column(name, justify="right")
+    score = rows[0]["metric"].replace("_", " ")
+    for name in (*rows[0]["setting"], score, "seeds", "lost", "samples", "seconds"):
+        table.add_column(name, justify="right", no_wrap=name == score)
     for row in rows:
         setting = (f"{value:.3g}" for value in row["setting"].values())
-        score = "-" if row["mean"] is None else f"{row['mean']:.3f} ± {row['std']:.3f}"
+        spread = f" ± {row['std']:.3f}" if row["seeds"] > 1 and row["mean"] is not None else ""
+        score = "-" if row["mean"] is None else f"{row['mean']:.3f}{spread}"
         counts = (str(row["seeds"]), str(row["lost"]), f"{row['samples']:,}")
         table.add_row(row["method"], *setting, score, *counts, f"{row['seconds']:.1f}")
     _console().print(table)

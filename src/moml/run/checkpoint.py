@@ -16,9 +16,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ import numpy as np
 
 from moml.errors import CheckpointError, check_count
 from moml.run import manifest
+from moml.run.leaves import load_leaves, save_leaves
 
 FORMAT = 1
 PARTIAL, SWAPPED, OLD = ".writing-", ".swapped-", ".old-"
@@ -114,16 +115,25 @@ class Checkpoints:
             self._pool.shutdown()
 
     def load(
-        self, like: Any, usable: Callable[[dict[str, Any]], str | None] = lambda info: None
+        self,
+        like: Any,
+        usable: Callable[[dict[str, Any]], str | None] = lambda info: None,
+        *,
+        best: bool = False,
     ) -> Saved | None:
         """The newest good checkpoint whose leaves are those of `like` (arrays or their shapes).
+
+        With `best`, the good one with the least score.
 
         A bad one, or one for which `usable(info)` gives a reason, is passed over with a warning.
         None where there never was one; CheckpointError where there are some and none is good.
         """
         self.wait()
         reasons: dict[int, str] = {}
-        for step in reversed(self.steps()):
+        scores = {step: self._score(step) if best else None for step in self.steps()}
+        inf = float("inf")
+        order = lambda step: (inf if (score := scores[step]) is None else score, -step)
+        for step in sorted(scores, key=order):
             try:
                 saved = _read(self.path(step), step, like, usable)
             except CheckpointError as error:
@@ -155,7 +165,7 @@ class Checkpoints:
             self.clear()
             _check_room(self.folder, sum(leaf.nbytes for leaf in leaves))
             partial.mkdir()
-            _save_leaves(partial / "state", leaves)
+            save_leaves(partial / "state", leaves)
             (partial / "info.json").write_text(text)
             manifest.seal(partial)
             if final.exists():
@@ -205,7 +215,7 @@ def _read(
         raise CheckpointError(problem)
     leaves, tree = jax.tree.flatten(like)
     try:
-        state = jax.tree.unflatten(tree, _load_leaves(folder / "state", leaves))
+        state = jax.tree.unflatten(tree, load_leaves(folder / "state", leaves))
     except Exception as error:
         raise CheckpointError(f"orbax cannot read it: {_reason(error)}") from error
     return Saved(step, state, told["info"], told["score"])
@@ -232,51 +242,6 @@ def _remove(folder: Path) -> None:
         time.sleep(0.1)
         if not folder.exists():
             break
-
-
-def _save_leaves(folder: Path, leaves: list[np.ndarray]) -> None:
-    """Uncompressed, as memories hardly shrink; orbax refuses arrays without elements."""
-    import orbax.checkpoint as ocp
-
-    full = {str(number): leaf for number, leaf in enumerate(leaves) if leaf.size}
-    if not full:
-        return
-    with _quiet(), ocp.Checkpointer(_handler()) as checkpointer:
-        checkpointer.save(folder.absolute(), args=ocp.args.PyTreeSave(full))
-
-
-def _load_leaves(folder: Path, like: list[Any]) -> list[np.ndarray]:
-    """The leaves as they were saved; those without elements are made anew."""
-    import orbax.checkpoint as ocp
-
-    leaves = {number: np.zeros(x.shape, x.dtype) for number, x in enumerate(like) if not x.size}
-    full = [str(number) for number in range(len(like)) if number not in leaves]
-    if full:
-        how = ocp.args.PyTreeRestore(
-            restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in full}
-        )
-        with _quiet(), ocp.Checkpointer(_handler()) as checkpointer:
-            found = checkpointer.restore(folder.absolute(), args=how)
-        leaves |= {int(name): found[name] for name in full}
-    return [leaves[number] for number in range(len(like))]
-
-
-def _handler() -> Any:
-    import orbax.checkpoint as ocp
-
-    return ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True, use_compression=False)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Orbax logs the traces of what it raises, too: once is enough."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _reason(error: BaseException) -> str:

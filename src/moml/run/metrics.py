@@ -7,7 +7,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,13 +108,19 @@ def read(path: Path | str) -> list[dict[str, Any]]:
     return rows
 
 
-def tensorboard(folder: Path | str, step: int = 0) -> Callable[[Mapping[str, Any]], None]:
-    """A function that shows rows in TensorBoard too; what was shown from `step` on is dropped."""
+def tensorboard_x() -> Any:
+    """The package that writes for TensorBoard, or a ConfigError that says how to get it."""
     try:
-        writer = import_module("tensorboardX").SummaryWriter(str(folder), purge_step=step)
+        return import_module("tensorboardX")
     except ImportError as error:
         missing = "TensorBoard needs tensorboardX: pip install 'moml[tensorboard]'"
         raise ConfigError(missing) from error
+
+
+@contextmanager
+def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A function that shows rows in TensorBoard too; what was shown from `step` on is dropped."""
+    writer = tensorboard_x().SummaryWriter(str(folder), purge_step=step)
 
     def show(row: Mapping[str, Any]) -> None:
         for name in VALUES:
@@ -124,7 +131,8 @@ def tensorboard(folder: Path | str, step: int = 0) -> Callable[[Mapping[str, Any
                     writer.add_scalar(f"{name}/{member}".rstrip("/"), number, row["step"])
         writer.flush()
 
-    return show
+    with writer:
+        yield show
 
 
 def _prefix(path: Path, length: int) -> bytes:

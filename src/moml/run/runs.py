@@ -3,21 +3,21 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from moml.algorithms.recipes import RECIPES
+from moml.algorithms.recipes import RECIPES, Method
 from moml.errors import CheckpointError, ConfigError
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config, changed, kind_of
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import Lock, versions
 from moml.run.job import Job, plan_of, single, sizes_of
-from moml.run.metrics import read
+from moml.run.metrics import read, tensorboard_x
 from moml.run.session import go_on, strong
 from moml.run.toml import dump, parse
 from moml.run.toml import load as read_config
@@ -37,7 +37,20 @@ def resolved(config: Config) -> Config:
     for name in ("beta", "gamma"):
         if getattr(recipe, name) == 1:  # the method has none
             sizes[name] = getattr(config, name)
-    return replace(config, **sizes, tasks_per_step=plan.method.options.tasks_per_step)
+    return replace(config, **sizes, **_options(config, plan.method))
+
+
+def _options(config: Config, chosen: Method) -> Record:
+    """The options that a method takes, as it has them: its defaults may change one day."""
+    recipe, special = RECIPES[config.method], {n for r in RECIPES.values() for n in r.takes}
+    told = {}
+    for field in fields(Config):
+        open_ = field.name not in recipe.fixed and field.name not in special - set(recipe.takes)
+        if open_ and getattr(config, field.name) is None and hasattr(chosen.options, field.name):
+            told[field.name] = getattr(chosen.options, field.name)
+    if "outer" in told:
+        told["outer"] = "sgd" if chosen.options.outer is None else "adam"
+    return told
 
 
 def write_record(folder: Path, config: Config, extra: Record) -> None:
@@ -109,6 +122,8 @@ def train(
     config: Config, folder: Path, *, progress: bool = False, board: bool = False
 ) -> tuple[Config, Job]:
     """Begin a run in a folder, and do it to the end; the configuration as it was resolved."""
+    if board:
+        tensorboard_x()  # missed before anything is begun
     config = resolved(config)
     with Lock(writable_folder(folder)):
         job = single(config)
@@ -129,8 +144,8 @@ def resume(
     return config, job
 
 
-def load(folder: Path | str) -> Learner:
-    """The model of a run's newest good checkpoint, to adapt and to evaluate.
+def load(folder: Path | str, *, best: bool = False) -> Learner:
+    """The model of a run's newest good checkpoint, or of its best one, to adapt and to evaluate.
 
     >>> learner = load("runs/mine")  # doctest: +SKIP
     """
@@ -140,7 +155,7 @@ def load(folder: Path | str) -> Learner:
         raise ConfigError(f"{folder} holds a sweep, not one model: take the best of its rows")
     job, plan = single(config), plan_of(config)
     with Checkpoints(folder / "checkpoints", config.keep) as kept:
-        found = kept.load(jax.eval_shape(job.first))
+        found = kept.load(jax.eval_shape(job.first), best=best)
     if found is None:
         raise CheckpointError(f"{folder} has no checkpoint yet")
     state = strong(found.state)

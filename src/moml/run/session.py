@@ -13,7 +13,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -55,9 +55,23 @@ def asked_to_stop() -> Iterator[Callable[[], int]]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def how_it_ended() -> Iterator[None]:
+    """Tell the log why a run did not come to its end."""
+    try:
+        yield
+    except BaseException as error:
+        log.info("ended by %s: %s", type(error).__name__, error)
+        raise
+
+
 def strong(tree: Any) -> Any:
     """Fresh arrays with types of their own: a first state and a loaded one then trace alike."""
     return jax.tree.map(lambda x: jnp.array(x, dtype=x.dtype, copy=True), tree)
+
+
+def _unseen(row: Any) -> None:
+    """TensorBoard, where it is not asked for."""
 
 
 def _finite(values: Any) -> np.ndarray:
@@ -96,6 +110,7 @@ def go_on(
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (
         open_log(folder),
+        how_it_ended(),
         Checkpoints(folder / "checkpoints", config.keep) as kept,
         asked_to_stop() as stop,
     ):
@@ -112,11 +127,11 @@ def go_on(
             word = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
             log.warning(word, DETERMINISTIC[0])
         score_due = max(1, config.score_every // config.log_every) if config.score_every else 0
-        show = tensorboard(folder / "tensorboard", done) if board else lambda row: None
+        board_ = tensorboard(folder / "tensorboard", done) if board else nullcontext(_unseen)
         note = f"saved at {done}" if done else ""
         clock = time.monotonic()
         shown = bar(job.name, job.steps, shown=progress and done < job.steps, done=done)
-        with Metrics(path, mark) as metrics, shown as advance:
+        with Metrics(path, mark) as metrics, board_ as show, shown as advance:
             while done < job.steps:
                 size = min(job.length, job.steps - done)
                 carry, row = job.stretch(carry, done, size)
@@ -133,7 +148,8 @@ def go_on(
                 halt = stop()  # asked once: what comes later is for the next stretch
                 if last or halt or (old and not kept.busy):
                     info = {"metrics": metrics.sync()._asdict()} | about
-                    kept.save(done, carry, info, _least(score))
+                    best = job.score(carry) if score is None else score
+                    kept.save(done, carry, info, _least(best))
                     note, clock = f"saved at {done}", time.monotonic()
                     log.info("saving step %d of %d", done, job.steps)
                 advance(done, _mean(row["loss"]), note)

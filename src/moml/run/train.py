@@ -28,7 +28,7 @@ class Learner:
     meta: Meta
     hyper: Hyper
     state: Any  # all that going on would need
-    history: np.ndarray  # mean loss after adaptation, one number a step
+    history: np.ndarray  # mean loss after adaptation, one number a step (loaded: a line of metrics)
     samples: int  # drawn in all
 
     @property
