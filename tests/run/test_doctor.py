@@ -19,7 +19,7 @@ def test_it_says_what_there_is_and_tests_an_identity(monkeypatch, capsys):
     told = called(monkeypatch, capsys)
     assert told["jax"] == jax.__version__
     assert str(jax.devices()[0]) in told["jax devices"]
-    assert "MOML_DATA is not set" in told["data sets"]
+    assert "set MOML_DATA" in told["data sets"]
     assert told["free memory"].endswith(" GB") and int(told["cores"]) >= 1
     assert told["self-test"].startswith("v1 at beta = 1 is MAML: ")
     assert told["self-test"].endswith(": ok")
@@ -35,13 +35,13 @@ def test_a_wrong_identity_is_code_1(monkeypatch, capsys, apart):
 
 
 def test_data_sets_are_found_by_their_names(monkeypatch, tmp_path):
-    for name in ("MNIST", "cifar10.npz", "cifar-10-batches-py", "cifar100.npz", "other"):
+    for name in ("mnist", "cifar-100-binary", "other"):
         (tmp_path / name).mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").touch()
     monkeypatch.setenv("MOML_DATA", str(tmp_path))
     told = dict(doctor.facts())
-    assert told["data: mnist"] == "MNIST"
-    assert told["data: cifar10"] == "cifar-10-batches-py, cifar10.npz"
-    assert told["data: cifar100"] == "cifar100.npz"
-    assert told["data: omniglot"] == f"not in {tmp_path}"
+    assert told["data: mnist"] == str(tmp_path / "mnist")
+    assert told["data: cifar100"] == str(tmp_path / "cifar-100-binary")
+    assert told["data: cifar10"] == told["data: omniglot"] == f"not in {tmp_path}"
     monkeypatch.setenv("MOML_DATA", str(tmp_path / "nowhere"))
-    assert dict(doctor.facts())["data: mnist"] == f"not in {tmp_path / 'nowhere'}"
+    assert "nowhere is no folder" in dict(doctor.facts())["data sets"]

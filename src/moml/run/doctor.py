@@ -1,21 +1,19 @@
 """`moml doctor`: what there is to work with, and whether it computes what it should."""
 
 import os
-import re
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import jax
 import numpy as np
 
+from moml.data import SETS, data_folder
+from moml.errors import DataError
 from moml.models import mlp, mse
 from moml.run.folder import versions
 from moml.run.room import free_bytes
 from moml.run.train import fit
 from moml.tasks import sine
-
-DATA_SETS = ("mnist", "cifar10", "cifar100", "omniglot")
 
 
 def facts() -> Iterator[tuple[str, str]]:
@@ -26,15 +24,14 @@ def facts() -> Iterator[tuple[str, str]]:
     free = free_bytes()
     yield "free memory", "not told" if free is None else f"{free / 1e9:.1f} GB"
     yield "cores", str(os.cpu_count())
-    place = os.environ.get("MOML_DATA")
-    if place is None:
-        yield "data sets", "none: MOML_DATA is not set"
+    try:
+        root = data_folder()
+    except DataError as error:
+        yield "data sets", f"none: {error}"
         return
-    there = sorted(path.name for path in Path(place).glob("*")) if Path(place).is_dir() else []
-    for name in DATA_SETS:
-        named = lambda file, name=name: re.match(f"{name}(?!0)", file.replace("-", ""), re.I)
-        found = [file for file in there if named(file)]  # (?!0): cifar100 is not cifar10
-        yield f"data: {name}", ", ".join(found) or f"not in {place}"
+    for name, one in SETS.items():
+        places = ", ".join(str(path) for path in one.places(root))
+        yield f"data: {name}", places or f"not in {root}"
 
 
 def identity(iterations: int = 200) -> float:

@@ -1,0 +1,72 @@
+"""What every image set becomes: arrays in the order of the classes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int32, UInt8
+
+from moml.errors import DataError
+
+
+class Images(NamedTuple):
+    """One part of a labelled image set, its rows sorted by class.
+
+    Within a class the rows keep the publisher's order; `row` says where a row stood there, so that
+    `x[np.argsort(row)]` is that order again. Pixels are the publisher's, from 0 to 255.
+    """
+
+    x: UInt8[np.ndarray, "n height width channels"]
+    y: Int32[np.ndarray, " n"]  # from 0, ascending
+    names: tuple[str, ...]  # of the classes: names[y]
+    split: str  # train, test, background, evaluation
+    row: Int32[np.ndarray, " n"]
+    groups: tuple[str, ...] | None = None  # of the classes: superclass (CIFAR-100), alphabet
+
+
+def by_class(
+    x: UInt8[np.ndarray, "n height width channels"],
+    y: Sequence[int] | np.ndarray,
+    names: Sequence[str],
+    split: str,
+    groups: Sequence[str] | None = None,
+) -> Images:
+    """Images from rows in the publisher's order."""
+    labels = np.asarray(y, np.int32)
+    row = np.argsort(labels, kind="stable").astype(np.int32)
+    moved = bool((np.diff(row) < 0).any())
+    return Images(
+        x=x[row] if moved else x,
+        y=labels[row],
+        names=tuple(names),
+        split=split,
+        row=row,
+        groups=None if groups is None else tuple(groups),
+    )
+
+
+def counts(images: Images) -> np.ndarray:
+    """How many images each class has.
+
+    >>> x = np.zeros((3, 2, 2, 1), np.uint8)
+    >>> counts(by_class(x, [1, 0, 1], ["a", "b"], "train")).tolist()
+    [1, 2]
+    """
+    return np.bincount(images.y, minlength=len(images.names))
+
+
+def stacked(images: Images) -> np.ndarray:
+    """The pixels as [classes, images of a class, height, width, channels]; no copy is made.
+
+    >>> x = np.zeros((4, 2, 2, 1), np.uint8)
+    >>> stacked(by_class(x, [1, 0, 1, 0], ["a", "b"], "train")).shape
+    (2, 2, 2, 2, 1)
+    """
+    each = counts(images)
+    least, most = each.min(), each.max()
+    if least != most:
+        raise DataError(
+            f"split {images.split}: classes have {least:,} to {most:,} images; "
+            "to be stacked all must have as many"
+        )
+    return images.x.reshape(len(each), each[0], *images.x.shape[1:])
