@@ -18,6 +18,7 @@ from moml.run.check import check_loss, check_params
 from moml.run.config import Config, method_options
 from moml.run.evaluate import errors_on
 from moml.run.problem import Built, build
+from moml.run.sweep import surviving
 from moml.run.train import (
     all_finite,
     compose,
@@ -141,12 +142,7 @@ def many(config: Config, settings: list[Row], plan: Plan, program: Any) -> Job:
     hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
     numbers = jnp.asarray([row["seed"] for row in settings])
     keys = jax.vmap(run_key)(numbers)
-    finite, score = jax.jit(jax.vmap(all_finite)), jax.jit(jax.vmap(plan.score))
-
-    @jax.jit
-    def keep(alive: Any, new: Meta, old: Meta) -> Meta:
-        one = lambda ok, n, o: jax.tree.map(lambda a, b: jnp.where(ok, a, b), n, o)
-        return jax.vmap(one)(alive, new, old)
+    score = jax.jit(jax.vmap(plan.score))
 
     def first() -> Members:
         begin = start(plan.method, plan.built.tasks)
@@ -157,12 +153,9 @@ def many(config: Config, settings: list[Row], plan: Plan, program: Any) -> Job:
 
     def stretch(carry: Members, begin: int, size: int) -> tuple[Members, Row]:
         state, info = program(carry.state, keys, begin, hyper, size)
-        losses, lost_at = np.asarray(info.loss), np.array(carry.lost_at)
-        ok = np.isfinite(losses).all(axis=1) & np.asarray(finite(state.meta))
-        newly = ~ok & (lost_at < 0)
-        lost_at[newly] = [begin + first_bad(row) for row in losses[newly]]
+        losses = np.asarray(info.loss)
+        good, lost_at = surviving(state.meta, losses, carry.good, np.asarray(carry.lost_at), begin)
         alive = lost_at < 0
-        good = keep(jnp.asarray(alive), state.meta, carry.good)
         shown = lambda values: np.where(alive, np.asarray(values).mean(axis=1), np.nan)
         row = {"loss": shown(losses), "norm": shown(info.norm)}
         return Members(state, good, jnp.asarray(lost_at)), row

@@ -112,9 +112,7 @@ def sweep(
     keys = jax.vmap(run_key)(numbers)
     first = lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)
     begun = jax.jit(jax.vmap(first))(numbers, keys, hyper)
-    finite = jax.jit(jax.vmap(all_finite))
-    keep = jax.jit(jax.vmap(lambda ok, new, old: _where(ok, new, old)))
-    check_start(bool(finite(begun.meta).all()), chosen)
+    check_start(bool(_finite(begun.meta).all()), chosen)
     good = jax.tree.map(jnp.copy, begun.meta)
     lost_at = np.full(len(settings), -1)
     history: list[np.ndarray] = []
@@ -122,11 +120,8 @@ def sweep(
     with bar(f"{chosen.name} x {len(settings)}", steps, shown=progress) as advance:
         for end, state, info in chunks(program, begun, keys, hyper, steps, length):
             losses = np.asarray(info.loss)
-            ok = np.isfinite(losses).all(axis=1) & np.asarray(finite(state.meta))
-            newly = ~ok & (lost_at < 0)
-            lost_at[newly] = [done + first_bad(row) for row in losses[newly]]
+            good, lost_at = surviving(state.meta, losses, good, lost_at, done)
             alive = lost_at < 0
-            good = keep(jnp.asarray(alive), state.meta, good)
             history.append(np.where(alive, losses.mean(axis=1), np.nan))
             done = end
             advance(done, float(history[-1][alive].mean()) if alive.any() else math.nan)
@@ -137,8 +132,23 @@ def sweep(
     return Sweep(chosen, settings, hyper, good, lost_at, shown, drawn)
 
 
-def _where(ok: Any, new: Any, old: Any) -> Any:
+_finite = jax.jit(jax.vmap(all_finite))
+
+
+@jax.jit
+@jax.vmap
+def _keep(ok: Any, new: Meta, old: Meta) -> Meta:
     return jax.tree.map(lambda n, o: jnp.where(ok, n, o), new, old)
+
+
+def surviving(
+    meta: Meta, losses: np.ndarray, good: Meta, lost_at: np.ndarray, begin: int
+) -> tuple[Meta, np.ndarray]:
+    """Every member's last finite model, and the step it was lost at, after a stretch."""
+    ok = np.isfinite(losses).all(axis=1) & np.asarray(_finite(meta))
+    newly, lost_at = ~ok & (lost_at < 0), np.array(lost_at)
+    lost_at[newly] = [begin + first_bad(row) for row in losses[newly]]
+    return _keep(jnp.asarray(lost_at < 0), meta, good), lost_at
 
 
 def mean_of_seeds(values: np.ndarray, lost: np.ndarray) -> tuple[float | None, float | None]:
