@@ -147,7 +147,10 @@ def resume(
 def load(folder: Path | str, *, best: bool = False) -> Learner:
     """The model of a run's newest good checkpoint, or of its best one, to adapt and to evaluate.
 
-    >>> learner = load("runs/mine")  # doctest: +SKIP
+    >>> load("nowhere")
+    Traceback (most recent call last):
+        ...
+    moml.errors.ConfigError: nowhere holds no run: there is no run.json in it
     """
     folder = Path(folder)
     record, config = record_of(folder)
