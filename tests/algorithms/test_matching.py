@@ -31,6 +31,13 @@ def test_more_steps_lower_beta_and_rare_visits_raise_it():
     assert match_beta(1, 50, visits=75, floor=0.01) == pytest.approx(2 / 51)
 
 
+@pytest.mark.parametrize("name, bad", [("k", 0), ("shots", 0), ("steps", 0), ("visits", 0),
+                                       ("visits", float("nan"))])  # fmt: skip
+def test_what_cannot_be_is_named(name, bad):
+    with pytest.raises(moml.ConfigError, match=name):
+        match_beta(**({"k": 1, "shots": 10} | {name: bad}))
+
+
 def test_both_ways_the_noise_is_that_of_the_shots_too():
     """Weights beta on K samples now, and on 2K at each visit of the memory before."""
     for k, shots in [(1, 5), (2, 20), (5, 50)]:

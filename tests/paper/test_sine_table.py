@@ -144,6 +144,10 @@ def test_a_search_finds_the_best_that_lost_nobody(tmp_path):
     kept = read_settings(path)["steps"]
     assert kept["joint"]["1"] == best(found)
     assert kept["maml"] == older["steps"]["maml"]
+    for other in ("[]", '{"rows": 1}', ""):
+        path.write_text(other)
+        with pytest.raises(moml.DataError, match=r"steps\.json"):
+            read_settings(path)
 
 
 def test_unknown_rows_are_refused():

@@ -2,6 +2,8 @@
 
 import math
 
+from moml.errors import ConfigError, check_count
+
 
 def match_beta(
     k: int,
@@ -29,6 +31,10 @@ def match_beta(
     >>> round(match_beta(k=3, shots=10, steps=10), 3)
     0.23
     """
+    for name, count in {"k": k, "shots": shots, "steps": steps}.items():
+        check_count(name, count)
+    if not visits > 0:
+        raise ConfigError(f"visits must be above 0; given {visits}")
     least = max(0.1, math.sqrt(3 / visits)) if floor is None else floor
     rule = _both_ways(k, shots) if both_ways else 2 * k / (shots + k)
     return 1.0 if shots <= k else min(1.0, max(rule ** (2 - 1 / steps), least))

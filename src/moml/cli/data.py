@@ -61,6 +61,7 @@ def fetch(command: Fetch) -> None:
     """Download what is missing."""
     from moml.data import sets
 
+    sets.by_name(command.name)
     folder = sets.data_folder(command.data_dir, must_exist=False)
     with _shown() as progress:
         came = sets.fetch(command.name, folder, progress)

@@ -154,9 +154,12 @@ def add_to(content: dict[str, Any], tables: list[Found], command: str) -> dict[s
 def read_settings(path: Path) -> dict[str, Any]:
     """What an earlier search left, to be added to; nothing where there is no file."""
     try:
-        return json.loads(path.read_text()) if path.exists() else {}
+        found = json.loads(path.read_text()) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read step sizes from {path}: {error}") from error
+    if not isinstance(found, dict) or not {"steps", "tables"} >= set(found) - {"test"}:
+        raise DataError(f"{path} does not hold step sizes: give another file, or remove it")
+    return found
 
 
 def write_settings(content: dict[str, Any], path: Path) -> None:

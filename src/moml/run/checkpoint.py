@@ -131,8 +131,7 @@ class Checkpoints:
         self.wait()
         reasons: dict[int, str] = {}
         scores = {step: self._score(step) if best else None for step in self.steps()}
-        inf = float("inf")
-        order = lambda step: (inf if (score := scores[step]) is None else score, -step)
+        order = lambda step: (math.inf if (score := scores[step]) is None else score, -step)
         for step in sorted(scores, key=order):
             try:
                 saved = _read(self.path(step), step, like, usable)
