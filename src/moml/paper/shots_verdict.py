@@ -139,8 +139,8 @@ def _place(row: dict[str, Any]) -> Place:
     return Place(row["dataset"], setting["n"], setting["k"], setting["noise"], row["iterations"])
 
 
-def surfaces_of(rows: list[dict[str, Any]]) -> tuple[list[Surface], Plan]:
-    """Rows back into surfaces, so that they can be judged and drawn without training again."""
+def surfaces_of(rows: Any) -> tuple[list[Surface], Plan]:
+    """Rows of a file back into surfaces, to be judged and drawn without training again."""
     if not rows or not isinstance(rows, list):
         raise DataError("there are no rows to judge")
     try:
