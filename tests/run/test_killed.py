@@ -27,6 +27,7 @@ METHODS = {
     "localmoml": ["--carried", "True"],
     "moml": [],  # with Adam
 }
+STEPS = 96_000  # long enough that a process is not done before it is stopped, also under load
 STATE = {  # what must be there to be compared, besides .meta
     "moml-v1": {".memory.u", ".memory.visits"},
     "moml-v2": {".memory.m", ".memory.now", ".memory.offset", ".memory.touched"},
@@ -79,7 +80,7 @@ def stopped(process, run, how, rng, number=signal.SIGKILL):
 def test_killed_and_resumed_it_ends_the_same(tmp_path, cache, capsys, method, how):  # noqa: F811
     whole, run = tmp_path / "whole", tmp_path / "run"
     rng = np.random.default_rng(len(method))
-    words = [24_000, "--problem.hidden", "40"]
+    words = [STEPS, "--problem.hidden", "40"]
     finished(cache, *train(whole, method, *words))
     process = begun(cache, *train(run, method, *words))
     assert stopped(process, run, how, rng), ended(process)
@@ -89,7 +90,7 @@ def test_killed_and_resumed_it_ends_the_same(tmp_path, cache, capsys, method, ho
     if method == "moml":
         politely(run, cache, rng, capsys)
     out, _ = finished(cache, "resume", run)
-    assert method in out and lines(run / "metrics.jsonl") == 240
+    assert method in out and lines(run / "metrics.jsonl") == STEPS // 100
     same_end(run, whole, method)
 
 
@@ -107,7 +108,7 @@ def politely(run, cache, rng, capsys):  # noqa: F811
         assert process.returncode == code, error
         told = error.splitlines()[-1]
         step = lines(run / "metrics.jsonl") * 100
-        assert told.startswith(f"moml: stopped at step {step} of 24000, and saved; go on with: ")
+        assert told.startswith(f"moml: stopped at step {step} of {STEPS}, and saved; go on with: ")
         assert told.endswith(f"moml resume {run}") and "Traceback" not in error
         assert f"{step:010d}" in names(run / "checkpoints", "*")
         assert f"stopped by signal {number} at step {step}" in (run / "log.txt").read_text()
