@@ -8,10 +8,12 @@ Train one model that becomes yours after a few gradient steps on your few sample
     mine = learner.adapt(my_samples)
 """
 
-from moml.algorithms.adapt import closed_form as closed_form
 from moml.algorithms.adapt import gradient_steps as gradient_steps
+from moml.algorithms.adapt import layer_steps as layer_steps
 from moml.algorithms.adapt import learned_steps as learned_steps
 from moml.algorithms.adapt import named as named
+from moml.algorithms.heads import closed_form as closed_form
+from moml.algorithms.heads import prototypes as prototypes
 from moml.algorithms.matching import match_beta as match_beta
 from moml.algorithms.options import Options as Options
 from moml.algorithms.recipes import RECIPES as RECIPES
@@ -22,6 +24,8 @@ from moml.errors import ConfigError as ConfigError
 from moml.errors import DataError as DataError
 from moml.errors import Diverged as Diverged
 from moml.errors import MomlError as MomlError
+from moml.models import accuracy as accuracy
+from moml.models import conv4 as conv4
 from moml.models import cross_entropy as cross_entropy
 from moml.models import from_equinox as from_equinox
 from moml.models import masked_mean as masked_mean
@@ -32,6 +36,7 @@ from moml.run.runs import load as load
 from moml.run.sweep import sweep as sweep
 from moml.run.train import Learner as Learner
 from moml.run.train import fit as fit
+from moml.tasks import episodes as episodes
 from moml.tasks import from_arrays as from_arrays
 from moml.tasks import sine as sine
 from moml.tasks import synthetic as synthetic

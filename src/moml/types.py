@@ -123,3 +123,4 @@ class Tasks(NamedTuple):
     fetch: Callable[[Int[Array, "*tasks"], Any], Batch]
     full: Callable[[Int[Array, " tasks"]], Batch] | None = None  # all the data of finite tasks
     least: int | None = None  # how many samples the smallest of them has
+    ways: int = 1  # samples that one of a draw stands for: an episode's classes

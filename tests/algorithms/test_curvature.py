@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from moml.algorithms.adapt import closed_form, gradient_steps, learned_steps, named
+from moml.algorithms.adapt import gradient_steps, learned_steps, named
 from moml.algorithms.curvature import exact, finite_difference, first_order
+from moml.algorithms.heads import closed_form
 from moml.algorithms.memory import none
 from moml.algorithms.personal import personal_step
 from moml.types import Need

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.adapt import closed_form, gradient_steps, learned_steps, named
+from moml.algorithms.adapt import gradient_steps, learned_steps, named
+from moml.algorithms.heads import closed_form
 from moml.algorithms.local import localmoml
 from moml.algorithms.memory import none
 from moml.algorithms.personal import personal_step

@@ -9,7 +9,8 @@ import numpy as np
 import optax
 import pytest
 
-from moml.algorithms.adapt import closed_form, learned_steps, named
+from moml.algorithms.adapt import learned_steps, named
+from moml.algorithms.heads import closed_form
 from moml.algorithms.moml import TwoBatches
 from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moml.algorithms.matching import match_beta
-from moml.algorithms.options import CURVATURES, Options
+from moml.algorithms.options import CURVATURES, STEP_SIZES, Options
 from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError
+from moml.models.conv4 import NORMS
 from moml.run.config import (
     OUTER,
     PROBLEMS,
@@ -47,7 +48,22 @@ of_problem = {
         "unequal": st.booleans(),
         "hidden": widths,
     },
+    "episodes": {
+        "dataset": st.just("omniglot"),
+        "split": st.sampled_from(["usual", "publisher"]),
+        "validation": st.integers(0, 2**31 - 1),
+        "ways": st.integers(2, 2**31 - 1),
+        "n": counts,
+        "rotations": st.booleans(),
+        "queries": counts,
+        "alone": st.booleans(),
+        "model": st.sampled_from(["conv4", "mlp"]),
+        "filters": counts,
+        "norm": st.sampled_from(list(NORMS)),
+        "hidden": widths,
+    },
 }
+SHOTS = {"sine": 2**31, "episodes": 20}
 
 
 @st.composite
@@ -58,9 +74,12 @@ def configs(draw):
     """
     kind = draw(st.sampled_from(list(PROBLEMS)))
     problem = draw(st.fixed_dictionaries(of_problem[kind]))
-    name = draw(st.sampled_from(list(RECIPES)))
+    classifies = {"protonet"} if kind == "sine" else set()
+    name = draw(st.sampled_from(sorted(set(RECIPES) - classifies)))
     recipe = RECIPES[name]
     tasks = st.integers(1, problem["n"])
+    if kind == "episodes" and not {"eager", "carried"} & set(recipe.takes):
+        problem["n"] = draw(st.none() | st.just(problem["n"]))
     log_every = draw(st.integers(1, 10_000))
     carried = draw(st.none() | st.booleans())
     special = {
@@ -74,7 +93,12 @@ def configs(draw):
         "large_tasks": tasks,
         "period": counts,
     }
-    free = {"curvature": st.sampled_from(list(CURVATURES)), "outer": st.sampled_from(list(OUTER))}
+    free = {
+        "curvature": st.sampled_from(list(CURVATURES)),
+        "step_sizes": st.sampled_from(list(STEP_SIZES)),
+        "tied": st.booleans(),
+        "outer": st.sampled_from(list(OUTER)),
+    }
     unset = {option: special[option] for option in special if option in recipe.takes}
     unset |= {option: free[option] for option in free if option not in recipe.fixed}
     unset |= {"eta": positive, "alpha": not_negative, "tasks_per_step": tasks}
@@ -87,10 +111,11 @@ def configs(draw):
         "iterations": counts,
         "seed": st.integers(0, 2**32 - 1),
         "k": counts,
-        "shots": st.integers(1, problem.get("samples", 2**31) - 1),
+        "shots": st.integers(1, problem.get("samples", SHOTS.get(kind)) - 1),
         "test_steps": counts,
         "test_tasks": counts,
         "inner_steps": counts,
+        "schedule": st.sampled_from(["drop", "cosine"]),
         "decay_after": shares,
         "save_seconds": not_negative,
         "keep": counts,

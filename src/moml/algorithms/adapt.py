@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.curvature import Curvature, exact
 from moml.types import Adapt, Hyper, Loss, Meta, Params, Personal
@@ -38,28 +37,55 @@ def named(pattern: str) -> Leaves:
     return leaves
 
 
+def no_leaves(params: Params) -> PyTree[bool]:
+    """None of the leaves."""
+    return jax.tree.map(lambda _: False, params)
+
+
+def equal_rows(params: Params, leaves: Leaves) -> Params:
+    """The same parameters, every row of the chosen leaves being the mean of their rows.
+
+    >>> equal_rows({"head": jnp.array([[1.0, 2.0], [3.0, 6.0]])}, named("head"))["head"].tolist()
+    [[2.0, 4.0], [2.0, 4.0]]
+    """
+    mean = lambda x: jnp.broadcast_to(jnp.mean(x, axis=0, keepdims=True), x.shape)
+    return jax.tree.map(lambda x, chosen: mean(x) if chosen else x, params, leaves(params))
+
+
+Rates = Callable[[Int[Array, ""]], PyTree]  # number of the step -> step sizes, a tree like p
+
+
 def _descend(loss: Loss, steps: int, curvature: Curvature, leaves: Leaves) -> Any:
     """k gradient steps on the chosen leaves, p <- p - rate * grad L(p; S), remembering k states."""
     grad = curvature(lambda p, rest, samples: loss(eqx.combine(p, rest), samples))
 
-    def descend(params: Params, rate: Any, samples: Any) -> Personal:
+    def descend(params: Params, rates: Rates, samples: Any) -> Personal:
         p, rest = eqx.partition(params, leaves(params))
 
-        def one(p: Personal) -> Personal:
+        def one(p: Personal, t: Int[Array, ""]) -> Personal:
             g = grad(p, rest, samples)
-            return jax.tree.map(lambda p, r, g: p - r * g, p, rate(p), g)  # v = w - alpha g(w)
+            return jax.tree.map(lambda p, r, g: p - r * g, p, rates(t), g)  # v = w - alpha g(w)
 
         if steps == 1:
-            return one(p)
-        return jax.lax.scan(lambda p, _: (jax.checkpoint(one)(p), None), p, length=steps)[0]
+            return one(p, jnp.zeros((), jnp.int32))
+        each = jnp.arange(steps, dtype=jnp.int32)
+        return jax.lax.scan(lambda p, t: (jax.checkpoint(one)(p, t), None), p, each)[0]
 
     return descend
 
 
 def gradient_steps(
-    loss: Loss, steps: int = 1, *, curvature: Curvature = exact, leaves: Leaves = all_leaves
+    loss: Loss,
+    steps: int = 1,
+    *,
+    curvature: Curvature = exact,
+    leaves: Leaves = all_leaves,
+    tied: Leaves = no_leaves,
 ) -> Adapt:
     """k gradient steps of size alpha: the paper's A(w; S) = w - alpha grad L_S(w) for k = 1.
+
+    Only `leaves` adapt. Those of `tied` begin with equal rows, the mean of w's: a head whose
+    classes begin alike does not care in which order they are numbered.
 
     >>> from moml.types import Hyper
     >>> A = gradient_steps(lambda w, target: 0.5 * (w - target) ** 2, steps=2)
@@ -69,13 +95,14 @@ def gradient_steps(
     descend = _descend(loss, steps, curvature, leaves)
 
     def start(meta: Meta) -> Personal:
-        return eqx.filter(meta, leaves(meta))
+        return eqx.filter(equal_rows(meta, tied), leaves(meta))
 
     def apply(meta: Meta, samples: Any, hyper: Hyper) -> Personal:
-        return descend(meta, lambda p: jax.tree.map(lambda _: hyper.alpha, p), samples)
+        alpha = jax.tree.map(lambda _: hyper.alpha, start(meta))
+        return descend(equal_rows(meta, tied), lambda t: alpha, samples)
 
     def merge(meta: Meta, p: Personal) -> Params:
-        return eqx.combine(p, meta)
+        return eqx.combine(p, equal_rows(meta, tied))
 
     return Adapt(lambda params, hyper: params, start, apply, merge)
 
@@ -84,90 +111,60 @@ class LearnedSteps(NamedTuple):
     """Meta-parameters of `learned_steps`: log alpha keeps every step size positive."""
 
     params: Params
-    log_alpha: Personal
+    log_alpha: PyTree
+
+
+def _learned(
+    loss: Loss, steps: int, curvature: Curvature, leaves: Leaves, tied: Leaves, like: Any, at: Any
+) -> Adapt:
+    """Steps whose sizes are learned: `like` shapes a leaf's log alpha, `at` reads it at step t."""
+    descend = _descend(loss, steps, curvature, leaves)
+
+    def init(params: Params, hyper: Hyper) -> LearnedSteps:
+        p = eqx.filter(params, leaves(params))
+        return LearnedSteps(params, jax.tree.map(lambda x: like(x) * jnp.log(hyper.alpha), p))
+
+    def start(meta: LearnedSteps) -> Personal:
+        return eqx.filter(equal_rows(meta.params, tied), leaves(meta.params))
+
+    def apply(meta: LearnedSteps, samples: Any, hyper: Hyper) -> Personal:
+        rates = lambda t: jax.tree.map(lambda log: jnp.exp(at(log, t)), meta.log_alpha)
+        return descend(equal_rows(meta.params, tied), rates, samples)
+
+    def merge(meta: LearnedSteps, p: Personal) -> Params:
+        return eqx.combine(p, equal_rows(meta.params, tied))
+
+    return Adapt(init, start, apply, merge)
 
 
 def learned_steps(
-    loss: Loss, steps: int = 1, *, curvature: Curvature = exact, leaves: Leaves = all_leaves
+    loss: Loss,
+    steps: int = 1,
+    *,
+    curvature: Curvature = exact,
+    leaves: Leaves = all_leaves,
+    tied: Leaves = no_leaves,
 ) -> Adapt:
     """k gradient steps whose sizes are learned with w, one per parameter (Meta-SGD).
 
     v = w - exp(log_alpha) * grad L_S(w),   log_alpha starting at log(hyper.alpha) everywhere.
     """
-    descend = _descend(loss, steps, curvature, leaves)
-
-    def init(params: Params, hyper: Hyper) -> LearnedSteps:
-        p = eqx.filter(params, leaves(params))
-        log_alpha = jax.tree.map(lambda x: jnp.full_like(x, jnp.log(hyper.alpha)), p)
-        return LearnedSteps(params, log_alpha)
-
-    def start(meta: LearnedSteps) -> Personal:
-        return eqx.filter(meta.params, leaves(meta.params))
-
-    def apply(meta: LearnedSteps, samples: Any, hyper: Hyper) -> Personal:
-        return descend(meta.params, lambda _: jax.tree.map(jnp.exp, meta.log_alpha), samples)
-
-    def merge(meta: LearnedSteps, p: Personal) -> Params:
-        return eqx.combine(p, meta.params)
-
-    return Adapt(init, start, apply, merge)
+    return _learned(loss, steps, curvature, leaves, tied, jnp.ones_like, lambda log, t: log)
 
 
-class LinearHead(NamedTuple):
-    """A linear output layer: prediction = features @ weight.T + bias."""
+def layer_steps(
+    loss: Loss,
+    steps: int = 1,
+    *,
+    curvature: Curvature = exact,
+    leaves: Leaves = all_leaves,
+    tied: Leaves = no_leaves,
+) -> Adapt:
+    """k gradient steps whose sizes are learned with w, one per leaf and step (MAML++).
 
-    weight: Float[Array, "out features"]
-    bias: Float[Array, " out"]
-
-
-class ClosedForm(NamedTuple):
-    """Meta-parameters of `closed_form`: prior mean inside params, log variances beside."""
-
-    params: Params
-    log_prior: LinearHead  # of the weights and of the bias, one number each
-    log_noise: Float[Array, ""]
-
-
-def closed_form(features: Any, head: Callable[[Params], Any]) -> Adapt:
-    """The posterior mean of a linear head under squared loss: no step size, one K x K solve.
-
-    With features F of the support (K x f, a column of ones for the bias), prior mean w, prior
-    variances S (diagonal), and noise variance s:
-
-        v = w + S F' (F S F' + s I)^-1 (y - F w)
-
-    `features(params, x)` gives [K, f]; `head(params)` points at an object with leaves `weight`
-    [out, f] and `bias` [out]. Variances are learned with w, as logarithms that start at 0.
+    p <- p - exp(log_alpha[leaf, t]) * grad L_S(p),   t = 0 .. k - 1. Later steps than those that
+    were trained take the size of the last one.
     """
-
-    def init(params: Params, hyper: Hyper) -> ClosedForm:
-        zero = jnp.zeros_like(head(params).bias[0])
-        return ClosedForm(params, LinearHead(zero, zero), zero)
-
-    def start(meta: ClosedForm) -> LinearHead:
-        return LinearHead(head(meta.params).weight, head(meta.params).bias)
-
-    def apply(meta: ClosedForm, samples: Any, hyper: Hyper) -> LinearHead:
-        w = start(meta)
-        f = features(meta.params, samples.x)
-        y = samples.y.reshape(f.shape[0], -1)
-        mask = jnp.ones_like(y[:, 0]) if samples.mask is None else samples.mask.astype(y.dtype)
-        real = jax.vmap(jnp.multiply)
-        f, ones = real(mask, f), mask  # a padded row is a row of zeros with residual zero
-        residual = real(mask, y - f @ w.weight.T - jnp.outer(ones, w.bias))
-        prior = jax.tree.map(jnp.exp, meta.log_prior)
-        gram = prior.weight * (f @ f.T) + prior.bias * jnp.outer(ones, ones)
-        noise = jnp.exp(meta.log_noise) * jnp.eye(f.shape[0], dtype=f.dtype)
-        dual = jax.scipy.linalg.solve(gram + noise, residual, assume_a="pos")
-        weight = w.weight + prior.weight * (dual.T @ f)
-        return LinearHead(weight, w.bias + prior.bias * (dual.T @ ones))
-
-    def merge(meta: ClosedForm, p: LinearHead) -> Params:
-        where = partial(_head_leaves, head)
-        return eqx.tree_at(where, meta.params, (p.weight, p.bias))
-
-    return Adapt(init, start, apply, merge)
-
-
-def _head_leaves(head: Callable[[Params], Any], params: Params) -> tuple[Any, Any]:
-    return head(params).weight, head(params).bias
+    like = lambda x: jnp.ones(steps, x.dtype)
+    at = lambda log, t: log[jnp.minimum(t, len(log) - 1)]
+    return _learned(loss, steps, curvature, leaves, tied, like, at)

@@ -6,17 +6,25 @@ from typing import Any
 
 import optax
 
-from moml.algorithms.adapt import Leaves, all_leaves
+from moml.algorithms.adapt import (
+    Leaves,
+    all_leaves,
+    gradient_steps,
+    layer_steps,
+    learned_steps,
+    no_leaves,
+)
 from moml.algorithms.curvature import exact, finite_difference, first_order
 from moml.algorithms.outer import is_direction
 from moml.errors import ConfigError, check_count
-from moml.types import Adapt
+from moml.types import Adapt, Params
 
 CURVATURES = {
     "exact": exact,
     "first-order": first_order,
     "finite-difference": finite_difference(),
 }
+STEP_SIZES = {"given": gradient_steps, "parameter": learned_steps, "layer": layer_steps}
 
 
 @dataclass(frozen=True)
@@ -29,9 +37,12 @@ class Options:
     inner_steps: int = 1  # gradient steps of one adaptation
     curvature: str = "exact"  # or first-order, finite-difference
     leaves: Leaves = all_leaves  # which parameters adapt
+    tied: Leaves = no_leaves  # which of them begin with equal rows: a head's, for all classes
+    step_sizes: str = "given"  # or learned from alpha on, by parameter, or by layer and step
     adapt: Callable[[int], Adapt] | None = None  # another adaptation, given the number of steps
     outer: Any = None  # an optax transformation that gives a direction, e.g. optax.scale_by_adam()
     independent_hessian: bool = False  # S2 drawn apart from S1, as the paper has it
+    features: Callable[[Params, Any], Any] | None = None  # protonet: what the head is given
     both_ways: bool = False  # S1 and S3 in both roles: as many samples, twice the work
     eager: bool = False  # fill all memories before training
     two_batches: bool = False  # v2: the paper's separate batch for the memories
@@ -56,14 +67,19 @@ def check_options(o: Options) -> Options:
             check_count(name, getattr(o, name))
     if o.n is not None and o.tasks_per_step > o.n:
         raise ConfigError(f"tasks_per_step = {o.tasks_per_step} of only n = {o.n} tasks")
-    if not isinstance(o.curvature, str) or o.curvature not in CURVATURES:
-        raise ConfigError(f"unknown curvature {o.curvature!r}; allowed: {', '.join(CURVATURES)}")
+    words: dict[str, list[str]] = {"curvature": [*CURVATURES], "step_sizes": [*STEP_SIZES]}
+    for name, allowed in words.items():
+        value = getattr(o, name)
+        if not isinstance(value, str) or value not in allowed:
+            raise ConfigError(f"unknown {name} {value!r}; allowed: {', '.join(allowed)}")
     if o.both_ways and o.independent_hessian:
         raise ConfigError("both_ways takes S2 from S1 and from S3: leave out independent_hessian")
-    if not callable(o.leaves):
-        raise ConfigError(
-            f'leaves must be a function, such as moml.named("head"); given {o.leaves!r}'
-        )
+    for name in ("leaves", "tied"):
+        if not callable(getattr(o, name)):
+            given = getattr(o, name)
+            raise ConfigError(
+                f'{name} must be a function, such as moml.named("head"); given {given!r}'
+            )
     if o.outer is not None and not isinstance(o.outer, optax.GradientTransformation):
         raise ConfigError(f"outer must be an optax transformation; given {o.outer!r}")
     if o.outer is not None and not is_direction(o.outer):

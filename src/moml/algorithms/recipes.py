@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import optax
 
 from moml.algorithms import memory as memories
-from moml.algorithms.adapt import gradient_steps, learned_steps, named
+from moml.algorithms.adapt import named, no_leaves
+from moml.algorithms.heads import prototypes
 from moml.algorithms.local import localmoml
 from moml.algorithms.matching import match_beta
 from moml.algorithms.moml import TwoBatches, single_node, two_batches
-from moml.algorithms.options import CURVATURES, Options, check_options
+from moml.algorithms.options import CURVATURES, STEP_SIZES, Options, check_options
 from moml.algorithms.outer import nasa
 from moml.algorithms.personal import both_ways, personal_step
 from moml.algorithms.reptile import reptile
@@ -37,6 +38,19 @@ class Method(NamedTuple):
 Parts = tuple[Algorithm, Memory]
 
 
+def by_steps(loss: Loss, o: Options) -> Callable[[int], Adapt]:
+    """Gradient steps, as the options have them."""
+    make, curvature = STEP_SIZES[o.step_sizes], CURVATURES[o.curvature]
+    return lambda steps: make(loss, steps, curvature=curvature, leaves=o.leaves, tied=o.tied)
+
+
+def _by_prototypes(loss: Loss, o: Options) -> Callable[[int], Adapt]:
+    features = o.features
+    if features is None:
+        raise ConfigError("protonet needs the network's features: give features=net.features")
+    return lambda steps: prototypes(features, lambda params: params.head)
+
+
 class Recipe(NamedTuple):
     """A row of the table of methods."""
 
@@ -46,7 +60,7 @@ class Recipe(NamedTuple):
     beta: float | Callable[[Options], float] = 1.0
     gamma: float = 1.0
     takes: tuple[str, ...] = ()  # of the options that only some methods have
-    adaptation: Callable[..., Adapt] = gradient_steps
+    adaptation: Callable[[Loss, Options], Callable[[int], Adapt]] = by_steps
     fixed: dict[str, Any] = {}  # options that the name stands for
     usual: dict[str, Any] = {}  # other defaults than those of Options
 
@@ -176,7 +190,7 @@ RECIPES: dict[str, Recipe] = {
         "towards the end of each task's own training",
         _reptile,
         eta=0.05,
-        fixed={"curvature": "first-order", "adapt": None},
+        fixed={"curvature": "first-order", "step_sizes": "given", "tied": no_leaves, "adapt": None},
     ),
     "localmoml": Recipe(
         "H local steps with a memory inside the round, then the mean",
@@ -191,8 +205,7 @@ RECIPES: dict[str, Recipe] = {
         _without_memory,
         eta=0.002,
         takes=("independent_hessian",),
-        adaptation=learned_steps,
-        fixed={"adapt": None},
+        fixed={"step_sizes": "parameter", "adapt": None},
         usual=_ADAM,
     ),
     "anil": Recipe(
@@ -201,6 +214,15 @@ RECIPES: dict[str, Recipe] = {
         eta=0.002,
         takes=("independent_hessian",),
         usual={"leaves": named("head")} | _ADAM,
+    ),
+    "protonet": Recipe(
+        "the nearest class mean in an embedding that is learned",
+        _without_memory,
+        eta=0.001,
+        takes=("features",),
+        adaptation=_by_prototypes,
+        fixed={"curvature": "exact", "step_sizes": "given", "tied": no_leaves, "adapt": None},
+        usual=_ADAM,
     ),
     "moml": Recipe(
         "what we recommend: v1, exact, both ways, Adam, beta matched to shots",
@@ -233,7 +255,8 @@ def method(name: str, loss: Loss, **options: Any) -> Method:
     n = options.get("n")
     most = n if isinstance(n, int) and n > 0 else 10
     usual = {"tasks_per_step": min(3, most), "large_tasks": min(10, most)} | recipe.usual
-    own = {"curvature", "leaves"} & (set(options) | set(recipe.fixed) | set(recipe.usual))
+    said = set(options) | set(recipe.fixed) | set(recipe.usual)
+    own = {"curvature", "leaves", "tied", "step_sizes"} & said
     if options.get("adapt") is not None and own:
         raise ConfigError(f"{name}: adapt brings its own {' and '.join(sorted(own))}")
     o = check_options(Options(**(usual | options | recipe.fixed)))
@@ -241,13 +264,7 @@ def method(name: str, loss: Loss, **options: Any) -> Method:
         raise ConfigError(f"large_tasks = {o.large_tasks} of only n = {o.n} tasks")
     if o.carried and o.restart_samples is not None:
         raise ConfigError("a carried memory is not restarted: leave out restart_samples or carried")
-    if o.adapt is None:
-        curvature = CURVATURES[o.curvature]
-        adaptation = lambda steps: recipe.adaptation(
-            loss, steps, curvature=curvature, leaves=o.leaves
-        )
-    else:
-        adaptation = o.adapt
+    adaptation = recipe.adaptation(loss, o) if o.adapt is None else o.adapt
     algorithm, memory = recipe.build(loss, adaptation(o.inner_steps), o)
     beta = recipe.beta(o) if callable(recipe.beta) else recipe.beta
     return Method(name, algorithm, adaptation, memory, o, recipe.eta, beta, recipe.gamma)

@@ -28,6 +28,23 @@ def decay_at(step: int, factor: float = 0.1) -> Schedule:
     )
 
 
+def cosine(steps: int, least: float = 0.01) -> Schedule:
+    """eta falls along half a cosine, to `least` of it after `steps` iterations.
+
+    >>> schedule = cosine(1000)
+    >>> [round(float(schedule(Hyper(eta=1.0), jnp.array(t)).eta), 3) for t in (0, 500, 1000)]
+    [1.0, 0.505, 0.01]
+    """
+
+    def scheduled(hyper: Hyper, step: Int[Array, ""]) -> Hyper:
+        done = jnp.minimum(step / steps, 1.0).astype(jnp.asarray(hyper.eta).dtype)
+        return hyper._replace(
+            eta=hyper.eta * (least + (1 - least) * (1 + jnp.cos(jnp.pi * done)) / 2)
+        )
+
+    return scheduled
+
+
 def beta_follows_eta(eta: float, beta: float) -> Schedule:
     """beta = `beta` (eta_t / `eta`)^(2/3), the theorem's relation, never above 1."""
     return lambda hyper, step: hyper._replace(

@@ -70,3 +70,18 @@ def stacked(images: Images) -> np.ndarray:
             "to be stacked all must have as many"
         )
     return images.x.reshape(len(each), each[0], *images.x.shape[1:])
+
+
+def shrunk(x: UInt8[np.ndarray, "n height width 1"], side: int) -> UInt8[np.ndarray, "n s s 1"]:
+    """Square pictures made smaller, every new pixel the mean of the area that it covers.
+
+    >>> shrunk(np.array([0, 0, 0, 100, 0, 0, 0, 0, 0], np.uint8).reshape(1, 3, 3, 1), 1).item()
+    11
+    """
+    old = x.shape[1]
+    edges = np.arange(side + 1) * old / side  # of the new pixels, in old ones
+    inside = lambda at: np.clip(at[:, None] - np.arange(old), 0, 1)  # part of old pixels before
+    area = ((inside(edges[1:]) - inside(edges[:-1])) * side / old).astype(np.float32)
+    parts = np.array_split(x[..., 0], max(1, len(x) // 1000))
+    means = [area @ part.astype(np.float32) @ area.T for part in parts]
+    return np.rint(np.concatenate(means)).astype(np.uint8)[..., None]

@@ -8,74 +8,22 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import numpy as np
 import optax
 
+from moml.algorithms.adapt import named
 from moml.algorithms.options import Options
 from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError, check_count
+from moml.run.problems import PROBLEMS, Episodes, Problem, Sine, Synthetic, not_negative, one_of
 from moml.run.train import hyper_of
 
 T = TypeVar("T")
 OUTER = {"sgd": optax.identity, "adam": optax.scale_by_adam}
 WORDS = {float: "a number", bool: "true or false", str: "text"}
-FROM_0 = {"seed", "score_every"}  # every other whole number is a count, from 1
+FROM_0 = {
+    "seed",
+    "score_every",
+    "problem.validation",
+}  # every other whole number is a count, from 1
 SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-
-
-@dataclass(frozen=True)
-class Sine:
-    """Waves A sin(phi + x), learned by a network from x to y."""
-
-    n: int = 25
-    """Training tasks: 25 is the paper's grid, any other number is drawn from its ranges; from 1."""
-    noise: float = 0.0
-    """Standard deviation of the noise on y; from 0."""
-    hidden: tuple[int, ...] = (40, 40)
-    """Widths of the hidden layers; from 1 each, none for a linear model."""
-
-    @property
-    def least(self) -> int | None:
-        """Samples of the smallest task; None where there is no end of them."""
-        return None
-
-    def check(self) -> None:
-        """Refuse what cannot be, beyond types and counts."""
-        _not_negative("problem.noise", self.noise)
-
-
-@dataclass(frozen=True)
-class Synthetic:
-    """Synthetic(a, b): unlike classification tasks, as usual in federated learning."""
-
-    n: int = 30
-    """Training tasks; from 1."""
-    samples: int = 100
-    """Samples of a task; from 1, and more than shots."""
-    a: float = 1.0
-    """How much the tasks' true models differ; from 0."""
-    b: float = 1.0
-    """How much the tasks' inputs differ; from 0."""
-    features: int = 60
-    """Numbers in an input; from 1."""
-    classes: int = 10
-    """Labels; from 2."""
-    unequal: bool = False
-    """Whether the training tasks have unequal sizes, log-normal from 10 up to samples."""
-    hidden: tuple[int, ...] = ()
-    """Widths of the hidden layers; from 1 each, none for logistic regression."""
-
-    @property
-    def least(self) -> int | None:
-        """Samples of the smallest task to score on; those have all their samples."""
-        return self.samples
-
-    def check(self) -> None:
-        """Refuse what cannot be, beyond types and counts."""
-        _not_negative("problem.a", self.a)
-        _not_negative("problem.b", self.b)
-        check_count("problem.classes", self.classes, least=2)
-
-
-Problem = Sine | Synthetic
-PROBLEMS: dict[str, type[Problem]] = {"sine": Sine, "synthetic": Synthetic}
 
 
 @dataclass(frozen=True)
@@ -83,10 +31,10 @@ class Config:
     """One run: the problem, the method, its step sizes, how long, and what is kept of it."""
 
     problem: Problem
-    """What is learned: sine or synthetic, with fields of its own."""
+    """What is learned: sine, synthetic or episodes, with fields of its own."""
     method: str = "moml"
     """maml, fo-maml, hf-maml, moml-v1, moml-v2, scgd, nasa, bspiderboost, reptile, localmoml,
-    meta-sgd, anil or moml; `moml methods` has a line on each."""
+    meta-sgd, anil, protonet or moml; `moml methods` has a line on each."""
     iterations: int = 40_000
     """The paper's iterations in all; from 1."""
     seed: int = 0
@@ -100,11 +48,12 @@ class Config:
     gamma: float | None = None
     """Weight of the newest gradient in nasa's average; above 0, up to 1. By default its own."""
     k: int = 1
-    """Samples in each of S1, S2, S3; from 1."""
+    """Samples in each of S1, S2, S3; in episodes, of each class; from 1."""
     tasks_per_step: int | None = None
     """Tasks in a step, B; from 1 to problem.n. By default 3."""
     shots: int = 10
-    """Samples that a user will adapt on: scores use as many, moml matches beta to it; from 1."""
+    """Samples that a user will adapt on (in episodes, of each class): scores use as many, moml
+    matches beta to it; from 1."""
     test_steps: int = 10
     """Steps that a user will adapt with: scores take as many, moml's beta heeds it; from 1."""
     test_tasks: int = 500
@@ -113,6 +62,12 @@ class Config:
     """Gradient steps of one adaptation in training; from 1."""
     curvature: str | None = None
     """Of the adaptation: exact, first-order or finite-difference. By default the method's own."""
+    step_sizes: str | None = None
+    """Of the adaptation: given (alpha), or learned from there by parameter or by layer and step.
+    By default given; the method meta-sgd is by parameter."""
+    tied: bool | None = None
+    """Whether all classes begin with the same output weights, so that it does not matter how they
+    are numbered: true or false. By default false."""
     outer: str | None = None
     """Outer rule: sgd or adam. By default the method's own."""
     independent_hessian: bool | None = None
@@ -135,8 +90,10 @@ class Config:
     """bspiderboost: tasks in a large batch, N1; from 1 to problem.n. By default 10."""
     period: int | None = None
     """bspiderboost: iterations from one large batch to the next, q; from 1. By default 3."""
+    schedule: str = "drop"
+    """Of eta: drop (at decay_after), or cosine (falls to a hundredth along half a cosine)."""
     decay_after: float = 0.75
-    """Share of the iterations after which eta is divided by ten; above 0, up to 1 (never)."""
+    """Share of the iterations after which eta drops to a tenth; above 0, up to 1 (never)."""
     log_every: int = 1000
     """Iterations in one line of metrics, and in one compiled stretch; from 1."""
     score_every: int = 10_000
@@ -147,12 +104,40 @@ class Config:
     """Newest checkpoints that are kept, besides the best one; from 1."""
 
 
-STARTS = {"sine": Config(Sine()), "synthetic": Config(Synthetic())}
-
-
-def _not_negative(name: str, value: float) -> None:
-    if value < 0:
-        raise ConfigError(f"{name} must be a number from 0; given {value:g}")
+_FEW_SHOT = Config(
+    Episodes(),
+    method="maml",
+    iterations=30_000,
+    eta=0.003,
+    alpha=0.1,
+    tasks_per_step=16,
+    shots=1,
+    inner_steps=5,
+    test_steps=5,
+    step_sizes="layer",
+    tied=True,
+    outer="adam",
+    schedule="cosine",
+    log_every=250,
+    score_every=2_500,
+    test_tasks=600,
+)
+STARTS = {
+    "sine": Config(Sine()),
+    "synthetic": Config(Synthetic()),
+    "omniglot": _FEW_SHOT,  # for a GPU
+    "omniglot-small": replace(  # for two cores
+        _FEW_SHOT,
+        problem=Episodes(ways=5, filters=16),
+        iterations=3_000,
+        tasks_per_step=4,
+        inner_steps=1,
+        test_steps=1,
+        score_every=500,
+        test_tasks=200,
+    ),
+    "cifar100": replace(_FEW_SHOT, problem=Episodes("cifar100", ways=5, rotations=False)),
+}
 
 
 def value_of(name: str, kind: Any, value: Any) -> Any:
@@ -207,24 +192,33 @@ def check(config: Config) -> Config:
         )
     if not 0 < config.decay_after <= 1:
         raise ConfigError(f"decay_after must be above 0, up to 1; given {config.decay_after:g}")
-    _not_negative("save_seconds", config.save_seconds)
-    if config.outer not in (None, *OUTER):
-        raise ConfigError(f"outer must be {' or '.join(OUTER)}; given {config.outer!r}")
+    not_negative("save_seconds", config.save_seconds)
+    if config.outer is not None:
+        one_of("outer", config.outer, OUTER)
+    one_of("schedule", config.schedule, ("drop", "cosine"))
+    if config.method == "protonet" and isinstance(config.problem, Sine):
+        raise ConfigError("method protonet tells classes apart; the problem sine has none")
+    nothing = lambda w, batch: w
+    options = method_options(config, nothing)
     chosen = method(
-        config.method, lambda w, batch: w, n=config.problem.n, **method_options(config)
+        config.method, nothing, n=config.problem.n, **options
     )  # composed and thrown away: its parts check themselves
     sizes = {name: getattr(config, name) for name in ("eta", "beta", "alpha", "gamma")}
     hyper_of(chosen, np.zeros((), np.float32), sizes)
     return config
 
 
-def method_options(config: Config) -> dict[str, Any]:
+def method_options(config: Config, features: Any) -> dict[str, Any]:
     """The options for `moml.method`: what is given, of what the method takes."""
     takes = RECIPES[config.method].takes if config.method in RECIPES else ()
     users = {"shots", "test_steps", "iterations"} - set(takes)  # for any method, not its options
     given = {f.name: getattr(config, f.name, None) for f in fields(Options) if f.name not in users}
     if config.outer is not None:
         given["outer"] = OUTER[config.outer]()
+    if config.tied:
+        given["tied"] = named("head")
+    if "features" in takes:
+        given["features"] = features
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -1,6 +1,7 @@
 """Scores on tasks that were not trained on: adapt on a few samples, score on others."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +10,15 @@ from jaxtyping import Array, Float, Int
 from moml.errors import ConfigError, DataError, check_count
 from moml.run.check import check_loss
 from moml.run.train import Learner
-from moml.types import Adapt, Hyper, Key, Loss, Meta, Tasks
+from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Tasks
+
+Score = Callable[[Params, Any, Any], Float[Array, ""]]  # personal parameters, support, query
 
 
-def errors_on(
-    loss: Loss, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int, chunk: int = 256
+def scores_on(
+    score: Score, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int, chunk: int
 ) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
-    """Each task's loss on `queries` samples after adapting on `shots` others."""
+    """Each task's score on `queries` samples after adapting on `shots` others."""
     if tasks.n is None:
         raise ConfigError("scores need a fixed set of test tasks; given: a stream")
     if tasks.least is not None and shots + queries > tasks.least:
@@ -24,17 +27,29 @@ def errors_on(
         )
     n = tasks.n
 
-    def errors(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
+    def scores(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
         def one(i: Int[Array, ""]) -> Float[Array, ""]:
             drawn = tasks.draw(jax.random.fold_in(key, i), i[None], shots + queries)
-            samples = jax.tree.map(lambda x: x[0], tasks.fetch(i[None], drawn))
-            support = jax.tree.map(lambda x: x[:shots], samples)
-            query = jax.tree.map(lambda x: x[shots:], samples)
-            return loss(adapt.merge(meta, adapt.apply(meta, support, hyper)), query)
+
+            def part(cut: slice) -> Any:
+                samples = tasks.fetch(i[None], jax.tree.map(lambda x: x[:, cut], drawn))
+                return jax.tree.map(lambda x: x[0], samples)
+
+            support, query = part(slice(shots)), part(slice(shots, None))
+            mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
+            return score(mine, support, query)
 
         return jax.lax.map(one, jnp.arange(n), batch_size=min(chunk, n))
 
-    return errors
+    return scores
+
+
+def errors_on(
+    loss: Loss, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int, chunk: int = 256
+) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
+    """Each task's loss on `queries` samples after adapting on `shots` others."""
+    on_query = lambda mine, support, query: loss(mine, query)
+    return scores_on(on_query, adapt, tasks, key, shots=shots, queries=queries, chunk=chunk)
 
 
 def evaluate(

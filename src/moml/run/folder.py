@@ -80,7 +80,7 @@ def versions() -> dict[str, Any]:
     config: Any = jax.config
     flags = os.environ.get("XLA_FLAGS", "")
     return {
-        **{name: metadata.version(name) for name in PACKAGES},
+        **{name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": device.device_kind,
@@ -90,6 +90,13 @@ def versions() -> dict[str, Any]:
         "xla_flags": flags,
         "deterministic": device.platform == "cpu" or _deterministic(flags),
     }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # on the path, not installed
+        return "not installed"
 
 
 def _deterministic(flags: str) -> bool:

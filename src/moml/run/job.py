@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from moml.algorithms.recipes import Method
-from moml.algorithms.schedule import constant, decay_at
+from moml.algorithms.schedule import Schedule, constant, cosine, decay_at
 from moml.errors import Diverged
 from moml.run.check import check_loss, check_params
 from moml.run.config import Config, method_options
-from moml.run.evaluate import errors_on
+from moml.run.evaluate import scores_on
 from moml.run.problem import Built, build
 from moml.run.sweep import surviving
 from moml.run.train import (
@@ -41,6 +41,7 @@ class Job(NamedTuple):
     name: str
     method: Method
     metric: str
+    higher: bool  # whether a higher score is a better one
     steps: int  # calls of the method's `step` in all
     length: int  # calls in one stretch
     first: Callable[[], Any]
@@ -70,24 +71,22 @@ class Plan(NamedTuple):
     def samples(self, steps: int) -> int:
         """Samples drawn in so many steps."""
         each = simulate.samples_per_step(self.method.algorithm.needs)
-        return steps * each + samples_to_fill(self.method)
+        return (steps * each + samples_to_fill(self.method)) * self.built.tasks.ways
 
 
 def plan_of(config: Config) -> Plan:
     """Compose a configuration's method for its problem."""
     built = build(config)
-    options = method_options(config)
+    options = method_options(config, built.features)
     options.pop("iterations", None)
     chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)
     check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, config.k)
     once = chosen.algorithm.iterations
-    decay = config.decay_after < 1
-    schedule = decay_at(int(config.decay_after * config.iterations)) if decay else constant
+    schedule = schedule_of(config)
     adapt = chosen.adaptation(config.test_steps)
     key = jax.random.key(1001)  # of the samples that scores use
-    least = built.unseen.least
-    queries = 100 if least is None else least - config.shots
-    each = errors_on(built.loss, adapt, built.unseen, key, shots=config.shots, queries=queries)
+    sizes = {"shots": config.shots, "queries": built.queries, "chunk": built.at_once}
+    each = scores_on(built.score, adapt, built.unseen, key, **sizes)
     return Plan(
         built,
         chosen,
@@ -96,6 +95,14 @@ def plan_of(config: Config) -> Plan:
         math.ceil(config.iterations / once),
         max(1, config.log_every // once),
     )
+
+
+def schedule_of(config: Config) -> Schedule:
+    """How eta falls over a run."""
+    if config.schedule == "cosine":
+        return cosine(config.iterations)
+    at = int(config.decay_after * config.iterations)
+    return decay_at(at) if config.decay_after < 1 else constant
 
 
 def sizes_of(config: Config) -> dict[str, float | None]:
@@ -127,8 +134,8 @@ def single(config: Config) -> Job:
 
     scored = lambda state: score(state.meta, hyper)
     return Job(
-        config.method, plan.method, plan.built.metric, plan.steps, plan.length, first, stretch,
-        scored, plan.samples,
+        config.method, plan.method, plan.built.metric, plan.built.higher, plan.steps, plan.length,
+        first, stretch, scored, plan.samples,
     )  # fmt: skip
 
 
@@ -165,6 +172,6 @@ def many(config: Config, settings: list[Row], plan: Plan, program: Any) -> Job:
 
     name = f"{config.method} x {len(settings)}"
     return Job(
-        name, plan.method, plan.built.metric, plan.steps, plan.length, first, stretch, scored,
-        plan.samples,
+        name, plan.method, plan.built.metric, plan.built.higher, plan.steps, plan.length, first,
+        stretch, scored, plan.samples,
     )  # fmt: skip

@@ -2,16 +2,22 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import jax
+import numpy as np
 
-from moml.models import cross_entropy, mlp, mse
-from moml.run.config import Config, Sine, Synthetic
-from moml.tasks import sine, synthetic, unseen_sine
+from moml.data import load, shrunk, stacked
+from moml.errors import ConfigError
+from moml.models import Model, accuracy, accuracy_alone, conv4, cross_entropy, mlp, mse
+from moml.run.config import Config
+from moml.run.problems import Episodes, Sine, Synthetic
+from moml.tasks import episodes, sine, synthetic, unseen_sine
+from moml.tasks.episodes import overlapping, parted, rotated
 from moml.types import Key, Loss, Params, Tasks
 
 TRAINING, UNSEEN = 7, 1000  # seeds of the tasks themselves: all runs of a configuration share them
+USUAL = {"omniglot": (1200, 423), "cifar100": (80, 20)}  # classes to train on, to test on
 
 
 class Built(NamedTuple):
@@ -19,9 +25,14 @@ class Built(NamedTuple):
 
     loss: Loss
     init: Callable[[Key], Params]
+    features: Any  # what the network's head is given
     tasks: Tasks
     unseen: Tasks
     metric: str  # what the scores on unseen tasks are
+    score: Callable[[Params, Any, Any], Any]  # personal parameters, support, query
+    queries: int  # samples, or samples a class, that a score asks about
+    higher: bool = False  # whether a higher score is better
+    at_once: int = 256  # tasks scored side by side
 
 
 def build(config: Config) -> Built:
@@ -33,7 +44,7 @@ def build(config: Config) -> Built:
             drawn = lambda: unseen_sine(jax.random.key(TRAINING), p.n, noise=p.noise)
             tasks = sine(noise=p.noise) if p.n == 25 else drawn()
             test = unseen_sine(unseen, config.test_tasks, noise=p.noise)
-            return Built(mse(net.predict), net.init, tasks, test, "test_error")
+            return _by_loss(net, mse(net.predict), tasks, test, "test_error", 100)
         case Synthetic():
             net = mlp(p.features, *p.hidden, p.classes)
             like = partial(
@@ -41,6 +52,61 @@ def build(config: Config) -> Built:
             )
             tasks = like(jax.random.key(TRAINING), p.n, unequal=p.unequal)
             test = like(unseen, config.test_tasks)
-            return Built(cross_entropy(net.predict), net.init, tasks, test, "test_loss")
+            queries = p.samples - config.shots
+            return _by_loss(net, cross_entropy(net.predict), tasks, test, "test_loss", queries)
+        case Episodes():
+            return _episodes(p, config.test_tasks, unseen)
         case _:
             assert_never(p)
+
+
+def _by_loss(net: Model, loss: Loss, tasks: Tasks, test: Tasks, metric: str, queries: int) -> Built:
+    score = lambda mine, support, query: loss(mine, query)
+    return Built(loss, net.init, net.features, tasks, test, metric, score, queries)
+
+
+def classes_of(p: Episodes) -> tuple[np.ndarray, np.ndarray]:
+    """The images of the classes to train on and of those to score on, [classes, each, ...]."""
+    key = jax.random.key(TRAINING)
+    if p.dataset == "omniglot":
+        both = [load("omniglot", split) for split in ("background", "evaluation")]
+        parts = [stacked(each._replace(x=shrunk(255 - each.x, 28))) for each in both]
+        whole = np.concatenate(parts)
+    else:
+        parts = [stacked(load(p.dataset, split)) for split in ("train", "test")]
+        whole = np.concatenate(parts, axis=1)
+    train, test = parts if p.split == "publisher" else parted(whole, key, USUAL[p.dataset])
+    if p.validation:
+        left = len(train) - p.validation
+        if min(left, p.validation) < p.ways:
+            raise ConfigError(
+                f"problem.validation must leave {p.ways} classes or more on both sides, of "
+                f"{len(train)}; given {p.validation}"
+            )
+        train, test = parted(train, jax.random.fold_in(key, 1), (left, p.validation))
+    return (rotated(train) if p.rotations else train), test
+
+
+def _episodes(p: Episodes, test_tasks: int, unseen: Key) -> Built:
+    train, test = classes_of(p)
+    *_, high, wide, channels = train.shape
+    if p.model == "conv4":
+        net = conv4(channels, p.ways, filters=p.filters, norm=p.norm)
+    else:
+        net = mlp(high * wide * channels, *p.hidden, p.ways)
+    some = lambda key, pool, n: overlapping(key, len(pool), p.ways, n)
+    table = None if p.n is None else some(jax.random.key(TRAINING), train, p.n)
+    alone = accuracy_alone(net.predict)
+    together = accuracy(net.predict)
+    return Built(
+        cross_entropy(net.predict),
+        net.init,
+        net.features,
+        episodes(train, p.ways, table),
+        episodes(test, p.ways, some(unseen, test, test_tasks)),
+        "test_accuracy",
+        alone if p.alone else lambda mine, support, query: together(mine, query),
+        p.queries,
+        higher=True,
+        at_once=16,
+    )

@@ -149,7 +149,7 @@ def go_on(
                 if last or halt or (old and not kept.busy):
                     info = {"metrics": metrics.sync()._asdict()} | about
                     best = job.score(carry) if score is None else score
-                    kept.save(done, carry, info, _least(best))
+                    kept.save(done, carry, info, _least(-best if job.higher else best))
                     note, clock = f"saved at {done}", time.monotonic()
                     log.info("saving step %d of %d", done, job.steps)
                 advance(done, _mean(row["loss"]), note)

@@ -128,6 +128,7 @@ def sweep(
             if on_chunk is not None:
                 on_chunk(done, good, hyper)
     drawn = done * simulate.samples_per_step(algorithm.needs) + samples_to_fill(chosen)
+    drawn *= tasks.ways
     shown = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
     return Sweep(chosen, settings, hyper, good, lost_at, shown, drawn)
 

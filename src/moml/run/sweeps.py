@@ -142,12 +142,13 @@ def ranked(
     scores: list[float | None],
     seconds: float,
 ) -> list[Record]:
-    """A row a point of the grid, over its seeds; the least error first, lost ones last."""
+    """A row a point of the grid, over its seeds; the best first, lost ones last."""
     points: dict[tuple[Any, ...], list[float | None]] = {}
     for setting, score in zip(settings, scores, strict=True):
         point = tuple((name, value) for name, value in setting.items() if name != "seed")
         points.setdefault(point, []).append(score)
     rows = [row_of(config, job, values, dict(point), seconds) for point, values in points.items()]
+    sign = -1 if job.higher else 1
     return sorted(
-        rows, key=lambda row: (row["lost"], np.inf if row["mean"] is None else row["mean"])
+        rows, key=lambda row: (row["lost"], np.inf if row["mean"] is None else sign * row["mean"])
     )

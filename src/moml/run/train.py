@@ -207,7 +207,7 @@ def fit(
 
     def learner(meta: Meta, state: Any) -> Learner:
         seen = np.concatenate(history) if history else np.zeros(0)
-        drawn = done * per_step + samples_to_fill(chosen)
+        drawn = (done * per_step + samples_to_fill(chosen)) * tasks.ways
         return Learner(chosen, meta, hyper, state, seen, drawn)
 
     with bar(chosen.name, steps, shown=progress) as advance:

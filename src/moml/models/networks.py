@@ -1,4 +1,4 @@
-"""Models and losses: the only place that knows what a network looks like.
+"""Networks as functions of their parameters.
 
 A model is its parameters (a pytree of arrays) and pure functions of them, so that the algorithms
 never see a class. `from_equinox` splits any equinox module that way, ours or a user's.
@@ -9,12 +9,9 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
-from moml.errors import DataError
-from moml.types import Batch, Key, Loss, Params
+from moml.types import Key, Params
 
 
 class Model(NamedTuple):
@@ -51,6 +48,9 @@ class MLP(eqx.Module):
 def mlp(*sizes: int, activation: Callable = jax.nn.relu) -> Model:
     """A fully connected network, `mlp(1, 40, 40, 1)` for the paper's sine regression.
 
+    Inputs are flattened: `mlp(784, 40, 40, 20)` takes images [K, 28, 28, 1].
+
+    >>> import jax.numpy as jnp
     >>> net = mlp(1, 40, 40, 1)
     >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 1))).shape
     (5, 1)
@@ -58,10 +58,11 @@ def mlp(*sizes: int, activation: Callable = jax.nn.relu) -> Model:
     make = lambda key: MLP(sizes, activation, key)
     _, static = eqx.partition(eqx.filter_eval_shape(make, jax.random.key(0)), _is_array)
     whole = lambda params: eqx.combine(params, static)
+    flat = lambda x: x if x.ndim == 2 else x.reshape(len(x), -1)
     return Model(
         init=lambda key: eqx.filter(make(key), eqx.is_inexact_array),
-        predict=lambda params, x: jax.vmap(whole(params))(x),
-        features=lambda params, x: jax.vmap(whole(params).features)(x),
+        predict=lambda params, x: jax.vmap(whole(params))(flat(x)),
+        features=lambda params, x: jax.vmap(whole(params).features)(flat(x)),
     )
 
 
@@ -72,47 +73,10 @@ def _is_array(leaf: Any) -> bool:
 def from_equinox(module: Any) -> tuple[Params, Callable[[Params, Any], Any]]:
     """An equinox module as (params, predict): `jax.grad` needs arrays alone.
 
+    >>> import jax.numpy as jnp
     >>> params, predict = from_equinox(eqx.nn.Linear(2, 3, key=jax.random.key(0)))
     >>> predict(params, jnp.zeros((5, 2))).shape
     (5, 3)
     """
     params, static = eqx.partition(module, eqx.is_inexact_array)
     return params, lambda params, x: jax.vmap(eqx.combine(params, static))(x)
-
-
-def masked_mean(values: Float[Array, " K"], mask: Bool[Array, " K"] | None) -> Float[Array, ""]:
-    """The mean over the real samples of a padded batch; 0 where there are none.
-
-    >>> float(masked_mean(jnp.array([1.0, 3.0, 99.0]), jnp.array([True, True, False])))
-    2.0
-    """
-    if mask is None:
-        return jnp.mean(values)
-    weight = mask.astype(values.dtype)
-    return jnp.sum(weight * values) / jnp.maximum(jnp.sum(weight), 1)
-
-
-def mse(predict: Callable[[Params, Any], Any]) -> Loss:
-    """Mean squared error, summed over outputs: mean over samples of |predict(x) - y|^2."""
-
-    def loss(params: Params, batch: Batch) -> Float[Array, ""]:
-        given, wanted = predict(params, batch.x), jnp.asarray(batch.y)
-        if given.shape != wanted.shape:  # would broadcast, and train on nonsense
-            raise DataError(f"mse: predictions {given.shape} and targets {wanted.shape} differ")
-        error = given - wanted
-        return masked_mean(jnp.sum(error**2, axis=range(1, error.ndim)), batch.mask)
-
-    return loss
-
-
-def cross_entropy(predict: Callable[[Params, Any], Any]) -> Loss:
-    """Mean cross-entropy of logits against integer labels."""
-
-    def loss(params: Params, batch: Batch) -> Float[Array, ""]:
-        labels: Int[Array, " K"] = batch.y
-        each = optax.losses.softmax_cross_entropy_with_integer_labels(
-            predict(params, batch.x), labels
-        )
-        return masked_mean(each, batch.mask)
-
-    return loss

@@ -1,0 +1,87 @@
+"""Episodes: tasks of telling `ways` classes apart, from a few images of each."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, UInt8
+
+from moml.errors import DataError, check_count
+from moml.tasks.sampler import distinct, distinct_or_not
+from moml.types import Batch, Key, Tasks
+
+Pool = UInt8[np.ndarray, "classes each height width channels"]
+
+
+def parted(images: Pool, key: Key, sizes: tuple[int, ...]) -> tuple[Pool, ...]:
+    """The classes in disjoint random parts of the given sizes: no class is ever in two of them.
+
+    >>> train, test = parted(np.zeros((5, 2, 4, 4, 1), np.uint8), jax.random.key(0), (3, 2))
+    >>> len(train), len(test)
+    (3, 2)
+    """
+    if sum(sizes) > len(images):
+        raise DataError(f"parts of {sizes} classes; there are {len(images)} in all")
+    order, ends = np.asarray(jax.random.permutation(key, len(images))), np.cumsum(sizes)
+    return tuple(images[order[end - size : end]] for size, end in zip(sizes, ends, strict=True))
+
+
+def rotated(images: Pool) -> Pool:
+    """Four classes of each: the images as they are, and turned by 90, 180 and 270 degrees."""
+    return np.concatenate([np.rot90(images, turns, axes=(2, 3)) for turns in range(4)])
+
+
+def disjoint(key: Key, classes: int, ways: int, n: int) -> Int[Array, "n ways"]:
+    """n tasks of `ways` classes each, no class in two of them: the paper's."""
+    if n * ways > classes:
+        raise DataError(
+            f"{n} disjoint tasks of {ways} classes want {n * ways}; there are {classes}"
+        )
+    return jax.random.permutation(key, classes)[: n * ways].reshape(n, ways).astype(jnp.int32)
+
+
+def overlapping(key: Key, classes: int, ways: int, n: int) -> Int[Array, "n ways"]:
+    """n tasks of `ways` different classes each, drawn anew for every task."""
+    return jax.vmap(lambda key: distinct(key, classes, ways))(jax.random.split(key, n))
+
+
+def episodes(images: Pool, ways: int, table: Int[Array, "n ways"] | None = None) -> Tasks:
+    """Tasks over the classes of `images`: those of `table`, or fresh ones each step (a stream).
+
+    A draw of size K is K images of each class, so that a batch has K * ways of them, and their
+    labels are 0 .. ways - 1 in the order of the task's classes.
+
+    >>> tasks = episodes(np.zeros((30, 20, 28, 28, 1), np.uint8), ways=5)
+    >>> ids = jnp.array([7, 8], jnp.int32)
+    >>> tasks.fetch(ids, tasks.draw(jax.random.key(0), ids, 3)).x.shape
+    (2, 15, 28, 28, 1)
+    """
+    check_count("ways", ways, least=2)
+    if images.ndim != 5 or images.dtype != np.uint8 or 0 in images.shape:
+        raise DataError(
+            "images must be bytes [classes, each, height, width, channels], see moml.data.stacked; "
+            f"given {images.dtype} {list(images.shape)}"
+        )
+    classes, each = images.shape[:2]
+    if ways > classes:
+        raise DataError(f"ways = {ways} of only {classes} classes")
+    pixels = jnp.asarray(images.reshape(classes * each, *images.shape[2:]))
+
+    def classes_of(task: Int[Array, ""]) -> Int[Array, " ways"]:
+        return distinct(jax.random.key(task), classes, ways) if table is None else table[task]
+
+    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, "tasks size ways"]:
+        def of_class(key: Key, which: Int[Array, ""]) -> Int[Array, " size"]:
+            return which * each + distinct_or_not(key, each, size)
+
+        def of_task(key: Key, task: Int[Array, ""]) -> Int[Array, "size ways"]:
+            return jax.vmap(of_class, out_axes=1)(jax.random.split(key, ways), classes_of(task))
+
+        return jax.vmap(of_task)(jax.random.split(key, len(ids)), ids)
+
+    def fetch(ids: Int[Array, "*tasks"], rows: Int[Array, "*tasks_visits_size ways"]) -> Batch:
+        *many, size, _ = rows.shape
+        x = pixels[rows.reshape(*many, size * ways)].astype(float) / 255
+        label = jnp.broadcast_to(jnp.arange(ways, dtype=jnp.int32), rows.shape)
+        return Batch(x, label.reshape(*many, size * ways))
+
+    return Tasks(None if table is None else len(table), draw, fetch, least=each, ways=ways)
