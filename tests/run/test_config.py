@@ -19,6 +19,7 @@ from moml.run.config import (
     PROBLEMS,
     STARTS,
     Config,
+    Episodes,
     Problem,
     Sine,
     Synthetic,
@@ -187,7 +188,7 @@ def test_one_wrong_value_is_refused_by_name(drawn, data):
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_every_wrong_value_is_refused_by_name(kind):
     for name, value in wrong_values(kind):
-        bad = force(Config(PROBLEMS[kind]()), name, value)
+        bad = force(Config(PROBLEMS[kind](n=25)), name, value)
         refused_by_name(name, lambda bad=bad: check(bad))
 
 
@@ -215,6 +216,17 @@ def test_every_wrong_value_is_refused_by_name(kind):
         (dict(problem=Synthetic(samples=10)), ["shots", "10"]),
         (dict(problem=Synthetic(classes=1)), ["problem.classes", "1"]),
         (dict(seed=2**32), ["seed"]),
+        (dict(method="protonet"), ["protonet", "sine"]),
+        (dict(method="reptile", tied=True), ["reptile", "tied"]),
+        (dict(method="meta-sgd", step_sizes="layer"), ["meta-sgd", "step_sizes"]),
+        (dict(step_sizes="none"), ["step_sizes", "none", "layer"]),
+        (dict(schedule="never"), ["schedule", "never", "cosine"]),
+        (dict(problem=Episodes("mnist")), ["problem.dataset", "mnist", "omniglot"]),
+        (dict(problem=Episodes("cifar100", "publisher", n=9)), ["problem.split", "cifar100"]),
+        (dict(problem=Episodes(norm="layer")), ["problem.norm", "layer", "sample"]),
+        (dict(problem=Episodes(ways=1)), ["problem.ways", "1"]),
+        (dict(problem=Episodes(n=9), shots=20), ["shots", "20"]),
+        (dict(problem=Episodes()), ["memory", "stream"]),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(given, words_):
@@ -227,7 +239,7 @@ def test_what_does_not_go_together_is_refused_by_name(given, words_):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_shots_and_test_steps_are_for_every_method(name):
-    config = check(Config(Sine(), method=name, shots=5, test_steps=3))
+    config = check(Config(Synthetic(), method=name, shots=5, test_steps=3))
     assert ("shots" in method_options(config)) == (name == "moml")
 
 
@@ -250,7 +262,7 @@ def test_options_compose_the_method():
 
 
 def test_every_option_that_text_can_give_is_a_field():
-    names = {f.name for f in fields(Options)} - {"n", "leaves", "adapt"}
+    names = {f.name for f in fields(Options)} - {"n", "leaves", "adapt", "features"}
     assert names <= {f.name for f in fields(Config)}
 
 
@@ -294,8 +306,8 @@ def test_starting_points_are_complete_commented_files(name, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(text, encoding="utf-8")
     assert load(file) == load(str(file)) == load(name)
-    uncommented = text.replace("# beta =", "beta = 0.5").replace("# outer =", 'outer = "sgd"')
-    assert parse(uncommented, "x") == replace(load(name), beta=0.5, outer="sgd")
+    uncommented = text.replace("# curvature =", 'curvature = "first-order"')
+    assert parse(uncommented, "x") == replace(load(name), curvature="first-order")
 
 
 @pytest.mark.parametrize(

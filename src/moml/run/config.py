@@ -208,11 +208,12 @@ def check(config: Config) -> Config:
     return config
 
 
-def method_options(config: Config, features: Any) -> dict[str, Any]:
+def method_options(config: Config, features: Any = None) -> dict[str, Any]:
     """The options for `moml.method`: what is given, of what the method takes."""
     takes = RECIPES[config.method].takes if config.method in RECIPES else ()
     users = {"shots", "test_steps", "iterations"} - set(takes)  # for any method, not its options
-    given = {f.name: getattr(config, f.name, None) for f in fields(Options) if f.name not in users}
+    apart = users | {"outer", "tied"}  # not the option itself, but a word for it
+    given = {f.name: getattr(config, f.name, None) for f in fields(Options) if f.name not in apart}
     if config.outer is not None:
         given["outer"] = OUTER[config.outer]()
     if config.tied:
