@@ -91,6 +91,7 @@ Command = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[runs.Resume, tyro.conf.subcommand("resume")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
+    | Annotated[runs.Score, tyro.conf.subcommand("score")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
@@ -114,6 +115,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             reproduce(command.table)
         case runs.Resume():
             runs.resume(command)
+        case runs.Score():
+            runs.score(command)
         case runs.Doctor():
             runs.doctor(command)
         case Data():

@@ -1,4 +1,4 @@
-"""`moml train`, `moml resume`, `moml sweep`, `moml doctor`."""
+"""`moml train`, `moml resume`, `moml sweep`, `moml score`, `moml doctor`."""
 
 import sys
 import time
@@ -55,6 +55,26 @@ class Resume:
     """File for the result rows."""
     tensorboard: bool = False
     """Show the metrics in TensorBoard too, in the run's folder (extra: tensorboard)."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score a run's model again, with other shots, steps or test tasks than it was begun with."""
+
+    run: tyro.conf.Positional[Path]
+    """Its folder."""
+    shots: list[int] | None = None
+    """Samples to adapt on (in episodes, of each class); several may be given."""
+    steps: int | None = None
+    """Steps to adapt with."""
+    tasks: int | None = None
+    """Unseen tasks to score on."""
+    alone: bool = False
+    """Episodes: ask about one image at a time, so that no answer depends on the others."""
+    best: bool = False
+    """The best checkpoint instead of the newest."""
+    json: Path | None = None
+    """File for the result rows."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +155,22 @@ def resume(command: Resume) -> None:
     )
     row = runs.last_row(config, job, command.run, time.monotonic() - began)
     _report([row], f"{config.method}, {row['metric']}", file, command.run)
+
+
+def score(command: Score) -> None:
+    """Score a run's model."""
+    from moml.run.score import score as scored
+
+    file = _rows_file(command.json)
+    config, rows = scored(
+        command.run,
+        shots=command.shots,
+        steps=command.steps,
+        tasks=command.tasks,
+        alone=command.alone,
+        best=command.best,
+    )
+    _report(rows, f"{config.method}, {rows[0]['metric']}", file, command.run)
 
 
 def doctor(command: Doctor) -> None:

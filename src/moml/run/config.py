@@ -107,8 +107,8 @@ class Config:
 _FEW_SHOT = Config(
     Episodes(),
     method="maml",
-    iterations=30_000,
-    eta=0.003,
+    iterations=10_000,
+    eta=0.01,
     alpha=0.1,
     tasks_per_step=16,
     shots=1,

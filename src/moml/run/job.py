@@ -110,9 +110,9 @@ def sizes_of(config: Config) -> dict[str, float | None]:
     return {name: getattr(config, name) for name in Hyper._fields}
 
 
-def single(config: Config) -> Job:
-    """One training: it stops where it diverges."""
-    plan = plan_of(config)
+def single(config: Config, plan: Plan | None = None) -> Job:
+    """One training: it stops where it diverges. `plan` is the configuration's, if it is there."""
+    plan = plan_of(config) if plan is None else plan
     params = plan.built.init(init_key(config.seed))
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key = run_key(config.seed)

@@ -156,7 +156,8 @@ def load(folder: Path | str, *, best: bool = False) -> Learner:
     record, config = record_of(folder)
     if "grid" in record:
         raise ConfigError(f"{folder} holds a sweep, not one model: take the best of its rows")
-    job, plan = single(config), plan_of(config)
+    plan = plan_of(config)
+    job = single(config, plan)
     with Checkpoints(folder / "checkpoints", config.keep) as kept:
         found = kept.load(jax.eval_shape(job.first), best=best)
     if found is None:

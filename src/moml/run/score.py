@@ -1,0 +1,53 @@
+"""`moml score`: a trained model, asked again in another way."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from moml.errors import ConfigError
+from moml.run.config import Config, check
+from moml.run.job import plan_of, single
+from moml.run.problems import Episodes
+from moml.run.runs import Record, load, record_of, row_of
+
+
+def asked(config: Config, shots: int, steps: int | None, tasks: int | None, alone: bool) -> Config:
+    """A run's configuration with other scores; what is None stays as it was trained with."""
+    given: dict[str, Any] = {"shots": shots, "test_steps": steps, "test_tasks": tasks}
+    given = {name: value for name, value in given.items() if value is not None}
+    if alone:
+        if not isinstance(config.problem, Episodes):
+            raise ConfigError("alone is for episodes: elsewhere no answer depends on the others")
+        given["problem"] = replace(config.problem, alone=True)
+    return check(replace(config, **given))
+
+
+def score(
+    folder: Path,
+    *,
+    shots: Sequence[int] | None = None,
+    steps: int | None = None,
+    tasks: int | None = None,
+    alone: bool = False,
+    best: bool = False,
+) -> tuple[Config, list[Record]]:
+    """A result row for each number of shots: the run's newest model, or its best."""
+    _, config = record_of(folder)
+    ways = [
+        asked(config, each, steps, tasks, alone) for each in shots or [config.shots]
+    ]  # all are checked before the first is scored
+    learner = load(folder, best=best)
+    rows = []
+    for other in ways:
+        began = time.monotonic()
+        plan = plan_of(other)
+        mean = jax.jit(plan.score)(learner.meta, learner.hyper)
+        setting = {"tasks": other.test_tasks} | ({"alone": True} if alone else {})
+        job = single(other, plan)
+        row = row_of(other, job, [float(mean)], setting, time.monotonic() - began)
+        rows.append(row | {"samples": learner.samples})
+    return config, rows
