@@ -22,7 +22,7 @@ def temporary_bytes(make, steps):
     return delta.lower(meta).compile().memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.parametrize("make", [moml.gradient_steps, moml.learned_steps])
+@pytest.mark.parametrize("make", [moml.gradient_steps, moml.learned_steps, moml.layer_steps])
 def test_memory_grows_by_one_state_a_step(make):
     few, many = temporary_bytes(make, 10), temporary_bytes(make, 30)
     state = sum(leaf.nbytes for leaf in jax.tree.leaves(NET.init(jax.random.key(0))))

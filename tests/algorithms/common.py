@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from moml.algorithms.heads import LinearHead
-from moml.models import masked_mean
+from moml.models import cross_entropy, masked_mean
 from moml.tasks import from_arrays
 from moml.tasks.sampler import draw, fetch
 from moml.types import Hyper, Need, Task, Tasks, Visit
@@ -73,6 +73,19 @@ def head_world(dtype: Any = np.float64) -> World:
     head = LinearHead(jnp.asarray(w[None, 6:8]), jnp.asarray(w[8:]))
     params = {"body": jnp.asarray(w[:6].reshape(2, 3)), "head": head}
     return World(from_arrays(x.astype(dtype), y.astype(dtype)), head_loss, params)
+
+
+@cache
+def class_world(dtype: Any = np.float64) -> World:
+    """The same inputs in three classes, for a linear head over two tanh features."""
+    x, _ = data(d=3)
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, x.shape[:2]).astype(np.int32)
+    w = rng.normal(size=15).astype(dtype)
+    head = LinearHead(jnp.asarray(w[6:12].reshape(3, 2)), jnp.asarray(w[12:]))
+    params = {"body": jnp.asarray(w[:6].reshape(2, 3)), "head": head}
+    logits = lambda p, x: features(p, x) @ p["head"].weight.T + p["head"].bias[None]
+    return World(from_arrays(x.astype(dtype), y), cross_entropy(logits), params)
 
 
 def flat(tree: Any, lead: int = 0) -> np.ndarray:

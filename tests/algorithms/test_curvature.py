@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from moml.algorithms.adapt import gradient_steps, learned_steps, named
+from moml.algorithms.adapt import gradient_steps, layer_steps, learned_steps, named
 from moml.algorithms.curvature import exact, finite_difference, first_order
 from moml.algorithms.heads import closed_form
 from moml.algorithms.memory import none
@@ -36,6 +36,9 @@ BY_STEPS = {
     "chosen leaves": (gradient_steps, 2, {"leaves": named("head")}),
     "learned steps": (learned_steps, 2, {}),
     "learned, chosen": (learned_steps, 2, {"leaves": named("head")}),
+    "learned, tied": (learned_steps, 2, {"tied": named("head")}),
+    "by layer": (layer_steps, 3, {}),
+    "by layer, tied, chosen": (layer_steps, 2, {"leaves": named("head"), "tied": named("head")}),
 }
 
 

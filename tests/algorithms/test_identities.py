@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.adapt import gradient_steps, learned_steps, named
+from moml.algorithms.adapt import gradient_steps, layer_steps, learned_steps, named
 from moml.algorithms.heads import closed_form
 from moml.algorithms.local import localmoml
 from moml.algorithms.memory import none
@@ -141,6 +141,7 @@ ADAPTATIONS = {
     "chosen leaves": lambda: (sigmoid_world, loss, gradient_steps(loss, 2, leaves=named("head"))),
     "learned steps": lambda: (sigmoid_world, loss, learned_steps(loss, 3)),
     "learned, chosen": lambda: (sigmoid_world, loss, learned_steps(loss, 2, leaves=named("head"))),
+    "by layer": lambda: (sigmoid_world, loss, layer_steps(loss, 3, tied=named("head"))),
     "closed form": lambda: (head_world, head_loss, closed_form(features, lambda p: p["head"])),
 }
 

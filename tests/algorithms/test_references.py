@@ -25,6 +25,7 @@ from tests.algorithms.common import (
     World,
     assert_close,
     at,
+    class_world,
     clients,
     draws,
     everyone,
@@ -47,6 +48,7 @@ from tests.reference.moml_v1 import both_ways, eager, moml_v1
 from tests.reference.moml_v2 import moml_v2
 from tests.reference.nasa import nasa
 from tests.reference.problem import SIGMOID
+from tests.reference.protonet import PROTONET
 from tests.reference.reptile import reptile
 from tests.reference.scgd import scgd
 
@@ -125,6 +127,7 @@ SLOW = {
     "localmoml": slow_local,
     "meta-sgd": slow_maml,
     "anil": slow_maml,
+    "protonet": slow_maml,
     "moml": slow_both_ways,
 }
 
@@ -164,6 +167,12 @@ difference = {"times_hessian": reference.finite_difference}
 # 1e-3 at every step, in a different order of operations on the two sides.
 ROUGH = 1e-11
 closed = {"A": CLOSED_FORM, "world": head_world}
+near = {"A": PROTONET, "world": class_world}
+TIED = {"tied": named("head")}
+tie = np.eye(5)
+tie[3:, 3:] = 0.5  # the head's two numbers begin with their mean
+BY_LAYER = {"step_sizes": "layer"}
+layers = lambda k: reference.layer_steps(SIGMOID, k, np.array([0, 0, 0, 1, 1]))
 
 CASES = [
     *variants("maml"),
@@ -216,6 +225,16 @@ CASES = [
     Case("meta-sgd", SGD | DIFFERENCE, learned(**difference), rtol=ROUGH),
     Case("anil", {}, steps(adapts=HEAD), Adam),
     Case("anil", SGD | THREE | S2, steps(3, adapts=HEAD)),
+    Case("maml", TIED, steps(tie=tie)),
+    Case("maml", TIED | THREE | S2, steps(3, tie=tie)),
+    Case("moml-v1", TIED | THREE, steps(3, tie=tie)),
+    Case("moml-v2", TIED, steps(tie=tie)),
+    Case("maml", BY_LAYER, layers(1)),
+    Case("maml", BY_LAYER | THREE | S2, layers(3)),
+    Case("moml-v1", BY_LAYER | THREE, layers(3)),
+    Case("localmoml", {"local_steps": 2, "carried": True} | BY_LAYER | THREE, layers(3)),
+    Case("protonet", SGD | {"features": features}, **near),
+    Case("protonet", {"features": features}, outer=Adam, **near),
     Case("moml", {"shots": 9}, outer=Adam),
     Case("moml", {"shots": 9, "eager": True} | THREE, steps(3), Adam),
 ]
@@ -224,7 +243,7 @@ CASES = [
 def _label(case: Case) -> str:
     show = lambda v: v if isinstance(v, int | str) else "set"
     words = [case.name, *(f"{k}={show(v)}" for k, v in case.options.items())]
-    return "-".join([*words, case.world.__name__] if case.world is head_world else words)
+    return "-".join([*words, case.world.__name__] if case.world is not sigmoid_world else words)
 
 
 @pytest.mark.parametrize("case", CASES, ids=_label)

@@ -36,10 +36,10 @@ def finite_difference(problem: Problem, w: np.ndarray, batch: Any, c: np.ndarray
     return size * (ahead - behind) / (2 * delta)
 
 
-def _path(problem: Problem, w: np.ndarray, rate: np.ndarray, steps: int, batch: Any) -> list:
+def _path(problem: Problem, w: np.ndarray, rates: list[np.ndarray], batch: Any) -> list:
     """w, and the point after each of the steps p <- p - rate grad L(p)."""
     points = [w]
-    for _ in range(steps):
+    for rate in rates:
         points.append(points[-1] - rate * problem.grad(points[-1], batch))
     return points
 
@@ -51,20 +51,25 @@ def gradient_steps(
     *,
     adapts: np.ndarray | bool = True,
     times_hessian: Callable = exact,
+    tie: np.ndarray | None = None,
 ) -> Adaptation:
-    """k steps of size alpha on the coordinates that adapt: J = prod_j (I - alpha P H(p_j))."""
+    """k steps of size alpha on the coordinates that adapt: J = prod_j (I - alpha P H(p_j)).
+
+    The first point is T w: `tie` T puts the mean of some coordinates in the place of each.
+    """
     rate = np.where(adapts, alpha, 0.0)
+    T = np.eye(5) if tie is None else tie
 
     def apply(w: np.ndarray, s1: Any) -> np.ndarray:
-        return _path(problem, w, rate, steps, s1)[-1]
+        return _path(problem, T @ w, [rate] * steps, s1)[-1]
 
     def delta(w: np.ndarray, u: np.ndarray, s2: Any, s3: Any) -> np.ndarray:
-        c = problem.grad(np.where(adapts, u, w), s3)  # at u', at w where nothing adapts
-        for p in reversed(_path(problem, w, rate, steps, s2)[:-1]):
+        c = problem.grad(np.where(adapts, u, T @ w), s3)  # at u', at w where nothing adapts
+        for p in reversed(_path(problem, T @ w, [rate] * steps, s2)[:-1]):
             c = c - times_hessian(problem, p, s2, rate * c)  # (I - H P alpha) c
-        return c
+        return T.T @ c
 
-    return Adaptation(lambda w: w, apply, delta)
+    return Adaptation(lambda w: T @ w, apply, delta)
 
 
 def learned_steps(
@@ -84,15 +89,44 @@ def learned_steps(
 
     def apply(meta: np.ndarray, s1: Any) -> np.ndarray:
         w, rate = split(meta)
-        return _path(problem, w, rate, steps, s1)[-1]
+        return _path(problem, w, [rate] * steps, s1)[-1]
 
     def delta(meta: np.ndarray, u: np.ndarray, s2: Any, s3: Any) -> np.ndarray:
         w, rate = split(meta)
         c = problem.grad(np.where(adapts, u, w), s3)
         log_rate = np.zeros(d)
-        for p in reversed(_path(problem, w, rate, steps, s2)[:-1]):
+        for p in reversed(_path(problem, w, [rate] * steps, s2)[:-1]):
             log_rate -= rate * problem.grad(p, s2) * c  # d/d log a of p - a g(p)
             c = c - times_hessian(problem, p, s2, rate * c)
         return np.concatenate([c, log_rate[adapts]])
+
+    return Adaptation(lambda meta: meta[:d], apply, delta)
+
+
+def layer_steps(problem: Problem, steps: int, leaf: np.ndarray) -> Adaptation:
+    """MAML++: the meta-model is w followed by the log step sizes of each leaf, step by step.
+
+    `leaf` is the number of each coordinate's leaf.
+    """
+    d, leaves = len(leaf), int(leaf.max()) + 1
+
+    def split(meta: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        logs = meta[d:].reshape(leaves, steps)
+        return meta[:d], [np.exp(logs[leaf, t]) for t in range(steps)]
+
+    def apply(meta: np.ndarray, s1: Any) -> np.ndarray:
+        return _path(problem, *split(meta), s1)[-1]
+
+    def delta(meta: np.ndarray, u: np.ndarray, s2: Any, s3: Any) -> np.ndarray:
+        w, rates = split(meta)
+        c = problem.grad(u, s3)
+        logs = np.zeros((leaves, steps))
+        points = _path(problem, w, rates, s2)
+        for t in reversed(range(steps)):
+            g = problem.grad(points[t], s2)
+            for i in range(d):
+                logs[leaf[i], t] -= rates[t][i] * g[i] * c[i]
+            c = c - exact(problem, points[t], s2, rates[t] * c)
+        return np.concatenate([c, logs.ravel()])
 
     return Adaptation(lambda meta: meta[:d], apply, delta)

@@ -48,7 +48,8 @@ def _by_prototypes(loss: Loss, o: Options) -> Callable[[int], Adapt]:
     features = o.features
     if features is None:
         raise ConfigError("protonet needs the network's features: give features=net.features")
-    return lambda steps: prototypes(features, lambda params: params.head)
+    head = lambda params: params["head"] if isinstance(params, dict) else params.head
+    return lambda steps: prototypes(features, head)
 
 
 class Recipe(NamedTuple):
