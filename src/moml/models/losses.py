@@ -55,8 +55,7 @@ def accuracy(predict: Callable[[Params, Any], Any]) -> Loss:
 
     def score(params: Params, batch: Batch) -> Float[Array, ""]:
         logits = predict(params, batch.x)
-        right = jnp.argmax(logits, axis=-1) == batch.y
-        return 100 * masked_mean(right.astype(logits.dtype), batch.mask)
+        return _percent_right(logits, batch)
 
     return score
 
@@ -72,8 +71,11 @@ def accuracy_alone(predict: Callable[[Params, Any], Any]) -> Callable[[Params, A
         def one(x: Any) -> Any:
             return predict(params, jnp.concatenate([support.x, x[None]]))[-1]
 
-        logits = jax.lax.map(one, query.x)
-        right = jnp.argmax(logits, axis=-1) == query.y
-        return 100 * masked_mean(right.astype(logits.dtype), query.mask)
+        return _percent_right(jax.lax.map(one, query.x), query)
 
     return score
+
+
+def _percent_right(logits: Any, batch: Batch) -> Float[Array, ""]:
+    right = jnp.argmax(logits, axis=-1).astype(batch.y.dtype) == batch.y
+    return 100 * masked_mean(right.astype(logits.dtype), batch.mask)

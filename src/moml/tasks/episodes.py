@@ -1,5 +1,7 @@
 """Episodes: tasks of telling `ways` classes apart, from a few images of each."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from moml.errors import DataError, check_count
 from moml.tasks.sampler import distinct, distinct_or_not
 from moml.types import Batch, Key, Tasks
 
-Pool = UInt8[np.ndarray, "classes each height width channels"]
+Pool = UInt8[np.ndarray, "_ each height width channels"]
 
 
 def parted(images: Pool, key: Key, sizes: tuple[int, ...]) -> tuple[Pool, ...]:
@@ -44,7 +46,7 @@ def overlapping(key: Key, classes: int, ways: int, n: int) -> Int[Array, "n ways
     return jax.vmap(lambda key: distinct(key, classes, ways))(jax.random.split(key, n))
 
 
-def episodes(images: Pool, ways: int, table: Int[Array, "n ways"] | None = None) -> Tasks:
+def episodes(images: Any, ways: int, table: Int[Array, "n ways"] | None = None) -> Tasks:
     """Tasks over the classes of `images`: those of `table`, or fresh ones each step (a stream).
 
     A draw of size K is K images of each class, so that a batch has K * ways of them, and their
@@ -56,6 +58,7 @@ def episodes(images: Pool, ways: int, table: Int[Array, "n ways"] | None = None)
     (2, 15, 28, 28, 1)
     """
     check_count("ways", ways, least=2)
+    images = np.asarray(images)
     if images.ndim != 5 or images.dtype != np.uint8 or 0 in images.shape:
         raise DataError(
             "images must be bytes [classes, each, height, width, channels], see moml.data.stacked; "
