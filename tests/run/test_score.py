@@ -161,5 +161,5 @@ def test_turned_characters_are_trained_on_alone():
 def test_too_much_validation_is_refused():
     if not os.environ.get("MOML_DATA"):
         pytest.skip("MOML_DATA is not set")
-    with pytest.raises(ConfigError, match="problem.validation must leave 20 classes"):
+    with pytest.raises(ConfigError, match=r"problem\.validation must leave 20 classes"):
         problem.classes_of(Episodes(validation=1190))

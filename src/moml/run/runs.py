@@ -50,6 +50,8 @@ def _options(config: Config, chosen: Method) -> Record:
             told[field.name] = getattr(chosen.options, field.name)
     if "outer" in told:
         told["outer"] = "sgd" if chosen.options.outer is None else "adam"
+    if "tied" in told:  # a function there, a word here
+        told["tied"] = False
     return told
 
 
