@@ -97,7 +97,7 @@ def weighted_mean(rows: Any, weight: Array) -> Any:
 
     def leaf(x: Array) -> Array:
         p = weight.astype(x.dtype)
-        x = where(weight > 0, x, jnp.zeros_like(x))  # 0 times what is not finite is not 0
+        x = where(p > 0, x, jnp.zeros_like(x))  # 0 times what is not finite is not 0
         return jnp.sum(jax.vmap(jnp.multiply)(p, x), axis=0) / jnp.maximum(jnp.sum(p), 1)
 
     return jax.tree.map(leaf, rows)
