@@ -139,4 +139,4 @@ class Tasks(NamedTuple):
     fetch: Callable[[Int[Array, "*tasks"], Any], Batch]
     full: Callable[[Int[Array, " tasks"]], Batch] | None = None  # all the data of finite tasks
     least: int | None = None  # how many samples the smallest of them has
-    sizes: Callable[[Int[Array, " tasks"]], Int[Array, " tasks"]] | None = None  # and some of them
+    sizes: Callable[[Int[Array, " tasks"]], Int[Array, " tasks"]] | None = None  # those of some
