@@ -12,7 +12,7 @@ from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError
 from moml.runtime import simulate
 from moml.tasks import sine
-from moml.tasks.sampler import draw, fetch
+from moml.tasks.sampler import _draw_turnout, draw, fetch
 from moml.types import Need, Task, Turnout, Visit
 from tests.algorithms.common import (
     HYPER,
@@ -226,6 +226,17 @@ def test_a_turnout_does_not_shift_the_stream(restart):
         assert plain.turnout is None and other.turnout is not None
         alike = other._replace(turnout=None)
         jax.tree.map(np.testing.assert_array_equal, alike, plain)
+
+
+def test_a_turnout_has_a_key_of_its_own():
+    """Not one that draws clients or samples: who fails must not hang on what was drawn."""
+    tasks, need = sigmoid_world().tasks, Need(7, support=1, visits=4, dropout=0.5, straggle=0.5)
+    one = jax.jit(lambda key: draw(key, need, tasks).turnout.present)
+    other = jax.jit(lambda key: _draw_turnout(key, need, tasks, ids).present)
+    whole, ids = jax.random.key(0), jnp.arange(7, dtype=jnp.int32)
+    for key in jax.random.split(whole, 3):
+        assert np.any(other(key) != one(whole))
+    assert np.all(other(jax.random.fold_in(whole, 3)) == one(whole))
 
 
 def test_how_often_clients_fail_and_straggle():
