@@ -40,18 +40,31 @@ class Task(NamedTuple):
     restart: Any = None
 
 
+class Turnout(NamedTuple):
+    """How a round goes for each of its clients: who answers, after how much, with what weight."""
+
+    present: Bool[Array, " tasks"]  # False: its model is lost, its memory stays as it was
+    steps: Int[Array, " tasks"]  # local steps: H, or fewer of a straggler
+    weight: Int[Array, " tasks"]  # in the server's mean: 1, or the client's number of samples
+
+
 class Visit(NamedTuple):
-    """A batch of visited tasks: their ids, distinct, and what each of them drew."""
+    """A batch of visited tasks: their ids, distinct, and what each of them drew.
+
+    A round where all answer alike has no `turnout`.
+    """
 
     ids: Int[Array, " tasks"]
     task: Task
+    turnout: Turnout | None = None
 
 
 class Need(NamedTuple):
     """How much a method wants to draw: a sampler turns a tree of Needs into a tree of Visits.
 
     `tasks` tasks with the given numbers of samples each; `visits` H gives every task H fresh sets
-    of samples (LocalMOML), `times` q gives q independent task batches (Spider).
+    of samples (LocalMOML), `times` q gives q independent task batches (Spider). The last three
+    make a round's `Turnout`, which leaves all else that is drawn as it was.
     """
 
     tasks: int
@@ -62,6 +75,9 @@ class Need(NamedTuple):
     visits: int | None = None
     times: int | None = None
     replace: bool = False  # tasks with replacement: only for methods that can bear an id twice
+    dropout: float = 0.0  # probability that a client's answer is lost
+    straggle: float = 0.0  # probability that a client does but 1 to H - 1 local steps
+    weighted: bool = False  # clients count by their numbers of samples
 
 
 class Hyper(NamedTuple):
@@ -124,3 +140,4 @@ class Tasks(NamedTuple):
     full: Callable[[Int[Array, " tasks"]], Batch] | None = None  # all the data of finite tasks
     least: int | None = None  # how many samples the smallest of them has
     ways: int = 1  # samples that one of a draw stands for: an episode's classes
+    sizes: Callable[[Int[Array, " tasks"]], Int[Array, " tasks"]] | None = None  # those of some

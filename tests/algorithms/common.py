@@ -160,15 +160,21 @@ def draws(visit: Visit) -> list[Draw]:
 
 
 def clients(visit: Visit) -> list[Client]:
-    """A round's visit, each client with its H draws."""
+    """A round's visit, each client with a draw for each of the local steps that it does."""
     out = []
+    turnout = visit.turnout
     for b, i in enumerate(visit.ids):
         task = Task(*at(visit.task, b))
         local = task._replace(restart=None)
-        steps = jax.tree.leaves(local)[0].shape[0]
+        whole = jax.tree.leaves(local)[0].shape[0]
+        steps = whole if turnout is None else int(turnout.steps[b])
         one = lambda h, i=i, local=local: Visit(i[None], at_one(local, h))
         own = [draws(one(h))[0] for h in range(steps)]
-        out.append(Client(int(i), _samples(task.restart), own))
+        client = Client(int(i), _samples(task.restart), own)
+        if turnout is not None:
+            present, weight = bool(turnout.present[b]), float(turnout.weight[b])
+            client = client._replace(present=present, weight=weight)
+        out.append(client)
     return out
 
 

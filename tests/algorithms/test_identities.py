@@ -9,7 +9,6 @@ import pytest
 
 from moml.algorithms.adapt import gradient_steps, layer_steps, learned_steps, named
 from moml.algorithms.heads import closed_form
-from moml.algorithms.local import localmoml
 from moml.algorithms.memory import none
 from moml.algorithms.personal import personal_step
 from moml.algorithms.recipes import method
@@ -165,11 +164,6 @@ def test_exact_without_memory_is_autodiff(dtype, rtol, steps, kind):
     assert_close(got.loss, want, rtol)
 
 
-def per_fedavg(need: Need) -> Any:
-    """Local steps without a memory and without restart samples."""
-    return localmoml(loss, gradient_steps(loss), none(), need)
-
-
 def server_path(algorithm: Any, world: Any, visits: Any, hyper: Hyper) -> np.ndarray:
     return run(algorithm, algorithm.init(world.params, hyper), visits, hyper)[1]
 
@@ -180,7 +174,7 @@ def test_localmoml_at_beta_one_is_per_fedavg(dtype, rtol, steps, carried):
     """Each draws for itself: the restart samples must not shift the others."""
     world, hyper = sigmoid_world(dtype), HYPER._replace(beta=1.0)
     m = compose("localmoml", local_steps=3, carried=carried)
-    plain = per_fedavg(Need(B, support=K, query=K, visits=3))
+    plain = compose("per-fedavg", local_steps=3).algorithm
     ours = server_path(m.algorithm, world, visits_of(m.algorithm.needs, world.tasks, steps), hyper)
     theirs = server_path(plain, world, visits_of(plain.needs, world.tasks, steps), hyper)
     assert_close(ours, theirs, rtol)
@@ -194,18 +188,30 @@ def first_local_step(visits: Any) -> Any:
 @precisions
 def test_per_fedavg_with_one_local_step_is_maml(dtype, rtol, steps):
     world = sigmoid_world(dtype)
-    plain = per_fedavg(Need(B, support=K, query=K, visits=1))
+    plain = compose("per-fedavg", local_steps=1).algorithm
     rounds = visits_of(plain.needs, world.tasks, steps)
     want = path(compose("maml"), world, first_local_step(rounds), HYPER)
     assert_close(server_path(plain, world, rounds, HYPER), want, rtol)
 
 
 @precisions
-def test_localmoml_without_adaptation_is_sgd(dtype, rtol, steps):
+def test_localmoml_at_beta_one_with_one_local_step_is_maml(dtype, rtol, steps):
+    world, hyper = sigmoid_world(dtype), HYPER._replace(beta=1.0)
+    m, plain = compose("localmoml", local_steps=1), compose("per-fedavg", local_steps=1)
+    rounds = visits_of(plain.algorithm.needs, world.tasks, steps)
+    want = path(compose("maml"), world, first_local_step(rounds), hyper)
+    own = visits_of(m.algorithm.needs, world.tasks, steps)
+    assert_close(server_path(m.algorithm, world, own, hyper), want, rtol)
+
+
+@precisions
+@pytest.mark.parametrize("name", ["localmoml", "per-fedavg", "fedavg"])
+def test_without_adaptation_they_are_sgd(dtype, rtol, steps, name):
     """alpha = 0, H = 1, B = n, beta = 1: plain steps on the mean loss."""
     world, hyper = sigmoid_world(dtype), HYPER._replace(alpha=0.0, beta=1.0)
-    m = compose("localmoml", local_steps=1, tasks_per_step=N)
+    m = compose(name, local_steps=1, tasks_per_step=N)
     rounds = visits_of(m.algorithm.needs, world.tasks, steps)
+    asked = rounds.task.support if name == "fedavg" else rounds.task.query
 
     @quick_jit
     def sgd(w: Any, query: Any) -> Any:
@@ -214,9 +220,41 @@ def test_localmoml_without_adaptation_is_sgd(dtype, rtol, steps):
 
     w, want = world.params, []
     for t in range(steps):
-        w = sgd(w, jax.tree.map(lambda x, t=t: x[t, :, 0], rounds.task.query))
+        w = sgd(w, jax.tree.map(lambda x, t=t: x[t, :, 0], asked))
         want.append(flat(w))
     assert_close(server_path(m.algorithm, world, rounds, hyper), np.stack(want), rtol)
+
+
+@precisions
+def test_per_fedavg_without_adaptation_is_fedavg(dtype, rtol, steps):
+    world, hyper = sigmoid_world(dtype), HYPER._replace(alpha=0.0)
+    plain, fedavg = (compose(name, local_steps=3).algorithm for name in ("per-fedavg", "fedavg"))
+    rounds = visits_of(plain.needs, world.tasks, steps)
+    asked = rounds._replace(task=Task(support=rounds.task.query))
+    want = server_path(fedavg, world, asked, hyper)
+    assert_close(server_path(plain, world, rounds, hyper), want, rtol)
+
+
+@precisions
+def test_pfedme_with_one_inner_step_is_fedavg(dtype, rtol, steps):
+    """theta = w - alpha g, so that w moves by eta lambda alpha g."""
+    world, prox = sigmoid_world(dtype), 2.5
+    pfedme = compose("pfedme", local_steps=3, prox=prox, prox_steps=1).algorithm
+    fedavg = compose("fedavg", local_steps=3).algorithm
+    rounds = visits_of(fedavg.needs, world.tasks, steps)
+    slower = HYPER._replace(eta=HYPER.eta * prox * HYPER.alpha)
+    want = server_path(fedavg, world, rounds, slower)
+    assert_close(server_path(pfedme, world, rounds, HYPER), want, rtol)
+
+
+@precisions
+def test_ditto_sends_the_models_of_fedavg(dtype, rtol, steps):
+    world = sigmoid_world(dtype)
+    ditto, fedavg = (compose(name, local_steps=3).algorithm for name in ("ditto", "fedavg"))
+    rounds = visits_of(fedavg.needs, world.tasks, steps)
+    assert ditto.needs == fedavg.needs
+    want = server_path(fedavg, world, rounds, HYPER)
+    assert_close(server_path(ditto, world, rounds, HYPER), want, rtol)
 
 
 @precisions

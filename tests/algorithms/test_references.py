@@ -42,17 +42,22 @@ from tests.reference import adaptation as reference
 from tests.reference.adam import Adam
 from tests.reference.bspiderboost import bspiderboost
 from tests.reference.closed_form import CLOSED_FORM
+from tests.reference.ditto import ditto
+from tests.reference.fedavg import fedavg
 from tests.reference.localmoml import localmoml
 from tests.reference.maml import maml
 from tests.reference.moml_v1 import both_ways, eager, moml_v1
 from tests.reference.moml_v2 import moml_v2
 from tests.reference.nasa import nasa
+from tests.reference.perfedavg import perfedavg
+from tests.reference.pfedme import pfedme
 from tests.reference.problem import SIGMOID
 from tests.reference.protonet import PROTONET
 from tests.reference.reptile import reptile
 from tests.reference.scgd import scgd
 
 ALL = np.ones(5, bool)
+LAMBDA, R, BETA_S = 0.8, 4, 0.7  # pFedMe's lambda, also Ditto's; its steps; its server's rate
 plain = lambda: lambda delta: delta
 
 
@@ -114,6 +119,25 @@ def slow_local(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any
     return path, carried or None
 
 
+def slow_per_fedavg(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    return perfedavg(A, w, [clients(v) for v in visits], eta=h.eta), None
+
+
+def slow_fedavg(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    return fedavg(SIGMOID, w, [clients(v) for v in visits], eta=h.eta), None
+
+
+def slow_pfedme(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    sizes = {"eta": h.eta, "alpha": h.alpha, "lam": LAMBDA, "R": R, "beta_s": BETA_S}
+    return pfedme(SIGMOID, w, rounds, **sizes), None
+
+
+def slow_ditto(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    return ditto(SIGMOID, w, rounds, eta=h.eta, alpha=h.alpha, lam=LAMBDA)
+
+
 SLOW = {
     "maml": slow_maml,
     "fo-maml": slow_maml,
@@ -125,6 +149,10 @@ SLOW = {
     "bspiderboost": slow_spider,
     "reptile": slow_reptile,
     "localmoml": slow_local,
+    "per-fedavg": slow_per_fedavg,
+    "pfedme": slow_pfedme,
+    "fedavg": slow_fedavg,
+    "ditto": slow_ditto,
     "meta-sgd": slow_maml,
     "anil": slow_maml,
     "protonet": slow_maml,
@@ -173,6 +201,8 @@ tie = np.eye(5)
 tie[3:, 3:] = 0.5  # the head's two numbers begin with their mean
 BY_LAYER = {"step_sizes": "layer"}
 layers = lambda k: reference.layer_steps(SIGMOID, k, np.array([0, 0, 0, 1, 1]))
+NEAR = {"prox": LAMBDA, "local_steps": 3}
+PFEDME = NEAR | {"prox_steps": R, "server_rate": BETA_S}
 
 CASES = [
     *variants("maml"),
@@ -217,6 +247,14 @@ CASES = [
     *variants("localmoml", local_steps=3, carried=True),
     Case("localmoml", {"local_steps": 2, "restart_samples": 5} | S2),
     Case("localmoml", {"local_steps": 3, "carried": True} | WITH_STEPS, learned()),
+    *variants("per-fedavg", local_steps=3),
+    Case("per-fedavg", {"local_steps": 2} | S2),
+    Case("per-fedavg", {"local_steps": 3} | FIRST, steps(**first)),
+    Case("per-fedavg", {"local_steps": 3} | DIFFERENCE, steps(**difference), rtol=ROUGH),
+    Case("pfedme", PFEDME),
+    Case("fedavg", {"local_steps": 3}),
+    Case("fedavg", {"local_steps": 1}),
+    Case("ditto", NEAR),
     Case("meta-sgd", {}, learned(), Adam),
     Case("meta-sgd", SGD | S2, learned()),
     Case("meta-sgd", SGD | THREE, learned(3)),

@@ -26,11 +26,13 @@ class Draw(NamedTuple):
 
 
 class Client(NamedTuple):
-    """What client i drew for one round: S0, and a draw for each of its H local steps."""
+    """What client i drew for one round: S0, and a draw for each local step that it does."""
 
     i: int
     restart: Any
     steps: list[Draw]
+    present: bool = True  # whether its answer arrives
+    weight: float = 1.0  # in the server's mean
 
 
 def _forward(w: np.ndarray, batch: Samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

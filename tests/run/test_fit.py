@@ -29,7 +29,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("name", moml.RECIPES)
 def test_every_method_learns_to_adapt(name):
-    options = {"shots": 5} if name == "moml" else {}
+    options = {"moml": {"shots": 5}, "pfedme": {"prox": 10.0}}.get(name, {})
     if name == "bspiderboost":
         options["eta"] = 0.02
     learner = fit(name, iterations=3000, k=3, alpha=0.05, **options)
@@ -41,7 +41,9 @@ def test_every_method_learns_to_adapt(name):
     assert np.isfinite(learner.history).all()
 
 
-@pytest.mark.parametrize("name", ["moml-v1", "moml-v2", "localmoml", "bspiderboost", "nasa"])
+@pytest.mark.parametrize(
+    "name", ["moml-v1", "moml-v2", "localmoml", "ditto", "bspiderboost", "nasa"]
+)
 def test_a_run_does_not_depend_on_its_chunks(name):
     whole, pieces = (fit(name, chunk=chunk) for chunk in (40, 7))
     pairs = zip(jax.tree.leaves(whole.state), jax.tree.leaves(pieces.state), strict=True)

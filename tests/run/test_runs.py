@@ -275,6 +275,22 @@ def test_a_damaged_checkpoint_is_passed_over(run, whole, capsys):
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize("method", ["pfedme", "ditto"])
+def test_a_federated_run_goes_on_with_the_same_clients(method, tmp_path, capsys):
+    """Who is lost and who is late depends on the number of the round, not on where a run began."""
+    problem = Synthetic(n=6, samples=20, features=4, classes=3, unequal=True)
+    config = replace(
+        SMALL, problem=problem, method=method, dropout=0.4, straggle=0.5, weighted=True, at_once=2
+    )
+    whole = tmp_path / "whole"
+    runs.train(config, whole)
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    damage(run, max(names(run / "checkpoints", "0*")))
+    assert call(capsys, "resume", run)[0] == 0
+    assert last_state(run) == last_state(whole)
+    assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+
+
 def test_when_all_are_damaged_nothing_is_deleted(run, capsys):
     for step in names(run / "checkpoints", "0*"):
         damage(run, step)

@@ -25,6 +25,19 @@ def test_a_member_is_the_run_of_its_own(name):
             np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["pfedme", "ditto"])
+def test_so_it_is_with_clients_that_fail(name):
+    grid = {"eta": [0.01, 0.02], "alpha": [0.002, 0.006]}
+    fails = {"dropout": 0.4, "straggle": 0.5, "iterations": 60}
+    many = moml.sweep(name, LOSS, NET.init, moml.sine(), seeds=2, grid=grid, **fails)
+    for i in (0, 3, 6):
+        setting = dict(many.settings[i])
+        start = NET.init(init_key(setting["seed"]))
+        alone = moml.fit(name, LOSS, start, moml.sine(), **fails, **setting)
+        for a, b in zip(jax.tree.leaves(alone.meta), jax.tree.leaves(many.meta), strict=True):
+            np.testing.assert_allclose(a, b[i], rtol=1e-11, atol=1e-13)
+
+
 def test_lost_members_are_marked_and_the_others_go_on():
     grid = {"eta": [0.01, 1e8]}
     many = moml.sweep(

@@ -1,7 +1,9 @@
 """The shape of a method, as a user gives it, and what cannot be."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import optax
@@ -25,6 +27,8 @@ CURVATURES = {
     "finite-difference": finite_difference(),
 }
 STEP_SIZES = {"given": gradient_steps, "parameter": learned_steps, "layer": layer_steps}
+# What one step of an adaptation costs on the way back: gradients, Hessian-vector products.
+WAY_BACK = {"exact": (0, 1), "first-order": (0, 0), "finite-difference": (2, 0)}
 
 
 @dataclass(frozen=True)
@@ -50,19 +54,39 @@ class Options:
     shots: int | None = None  # moml: how many samples a user will adapt on
     test_steps: int = 1  # moml: how many steps a user will adapt with
     iterations: int | None = None  # moml: how long training will be; `fit` and `sweep` know it
-    local_steps: int = 5  # localmoml: H
+    local_steps: int = 5  # federated methods: H
     restart_samples: int | None = None  # localmoml: K0, twice K by default
     carried: bool = False  # localmoml: keep memories between rounds instead of restarting them
+    dropout: float = 0.0  # federated methods: probability that a client's answer is lost
+    straggle: float = 0.0  # and that it does fewer local steps: 1 to H - 1
+    weighted: bool = False  # and whether the server's mean counts clients by their sizes
+    at_once: int | None = None  # and how many clients run side by side; None: all
+    prox: float = 1.0  # pfedme (100 by default) and ditto: lambda, the pull towards w
+    prox_steps: int = 50  # pfedme: R, gradient steps on a subproblem
+    server_rate: float = 1.0  # pfedme: beta_s, how far the server goes towards the mean
     large_tasks: int = 10  # bspiderboost: N1
     period: int = 3  # bspiderboost: q
 
 
+def number_of_tasks(o: Options) -> int:
+    """n, or a ConfigError where there is no end of tasks."""
+    if o.n is None:
+        raise ConfigError("a memory per task needs a fixed number n of tasks; given: a stream")
+    return o.n
+
+
+def _check_number(name: str, value: Any, range_: str, allowed: Callable[[Any], bool]) -> None:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not allowed(value):
+        raise ConfigError(f"{name} must be a number {range_}; given {value!r}")
+
+
 def check_options(o: Options) -> Options:
     """Refuse what cannot be, in one line."""
-    counts = "tasks_per_step k inner_steps local_steps large_tasks period test_steps"
+    counts = "tasks_per_step k inner_steps local_steps prox_steps large_tasks period test_steps"
     for name in counts.split():
         check_count(name, getattr(o, name))
-    for name in ("n", "shots", "restart_samples", "iterations"):
+    for name in ("n", "shots", "restart_samples", "iterations", "at_once"):
         if getattr(o, name) is not None:
             check_count(name, getattr(o, name))
     if o.n is not None and o.tasks_per_step > o.n:
@@ -72,6 +96,12 @@ def check_options(o: Options) -> Options:
         value = getattr(o, name)
         if not isinstance(value, str) or value not in allowed:
             raise ConfigError(f"unknown {name} {value!r}; allowed: {', '.join(allowed)}")
+    _check_number("dropout", o.dropout, "from 0, below 1", lambda p: 0 <= p < 1)
+    _check_number("straggle", o.straggle, "from 0 to 1", lambda p: 0 <= p <= 1)
+    _check_number("prox", o.prox, "above 0", lambda x: 0 < x < math.inf)
+    _check_number("server_rate", o.server_rate, "above 0, up to 1", lambda x: 0 < x <= 1)
+    if o.straggle and o.local_steps == 1:
+        raise ConfigError("straggle needs local_steps of 2 and more: nobody does fewer than 1")
     if o.both_ways and o.independent_hessian:
         raise ConfigError("both_ways takes S2 from S1 and from S3: leave out independent_hessian")
     for name in ("leaves", "tied"):

@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import optax
 
+from moml.algorithms import federated
 from moml.algorithms import memory as memories
 from moml.algorithms.adapt import named, no_leaves
+from moml.algorithms.federated import Work
 from moml.algorithms.heads import prototypes
-from moml.algorithms.local import localmoml
 from moml.algorithms.matching import match_beta
 from moml.algorithms.moml import TwoBatches, single_node, two_batches
 from moml.algorithms.options import CURVATURES, STEP_SIZES, Options, check_options
+from moml.algorithms.options import number_of_tasks as _count
 from moml.algorithms.outer import nasa
 from moml.algorithms.personal import both_ways, personal_step
 from moml.algorithms.reptile import reptile
@@ -33,6 +35,7 @@ class Method(NamedTuple):
     eta: float  # defaults for Hyper
     beta: float
     gamma: float
+    work: Work | None = None  # of a client in a round, where there are rounds
 
 
 Parts = tuple[Algorithm, Memory]
@@ -64,6 +67,7 @@ class Recipe(NamedTuple):
     adaptation: Callable[[Loss, Options], Callable[[int], Adapt]] = by_steps
     fixed: dict[str, Any] = {}  # options that the name stands for
     usual: dict[str, Any] = {}  # other defaults than those of Options
+    work: Callable[[Options], Work] | None = None
 
 
 def _need(o: Options, tasks: int) -> Need:
@@ -72,12 +76,6 @@ def _need(o: Options, tasks: int) -> Need:
 
 def _outer(o: Options) -> Any:
     return optax.identity() if o.outer is None else o.outer
-
-
-def _count(o: Options) -> int:
-    if o.n is None:
-        raise ConfigError("a memory per task needs a fixed number n of tasks; given: a stream")
-    return o.n
 
 
 def _without_memory(loss: Loss, adapt: Adapt, o: Options) -> Parts:
@@ -106,14 +104,6 @@ def _v2(loss: Loss, adapt: Adapt, o: Options) -> Parts:
     return two_batches(loss, adapt, kept, _outer(o), needs), kept
 
 
-def _local(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    k0 = 2 * o.k if o.restart_samples is None else o.restart_samples
-    need = _need(o, o.tasks_per_step)
-    need = need._replace(visits=o.local_steps, restart=0 if o.carried else k0)
-    kept = memories.ema(_count(o)) if o.carried else memories.none()
-    return localmoml(loss, adapt, memories.ema(0), need, kept), kept
-
-
 def _spider(loss: Loss, adapt: Adapt, o: Options) -> Parts:
     small = _need(o, o.tasks_per_step)._replace(times=o.period - 1)
     needs = Cycle(_need(o, o.large_tasks), small if o.period > 1 else None)
@@ -132,6 +122,8 @@ def _matched(o: Options) -> float:
     return match_beta(o.k, o.shots, steps=o.test_steps, visits=visits, both_ways=o.both_ways)
 
 
+_ROUNDS = ("local_steps", "dropout", "straggle", "weighted", "at_once")
+_PLAIN = {"outer": None, "curvature": "first-order", "adapt": None}  # clients that do not adapt
 _ADAM = {"outer": optax.scale_by_adam()}
 RECIPES: dict[str, Recipe] = {
     "maml": Recipe(
@@ -195,11 +187,45 @@ RECIPES: dict[str, Recipe] = {
     ),
     "localmoml": Recipe(
         "H local steps with a memory inside the round, then the mean",
-        _local,
+        federated.with_memory,
         eta=0.005,
         beta=0.3,
-        takes=("independent_hessian", "local_steps", "restart_samples", "carried"),
+        takes=("independent_hessian", "restart_samples", "carried", *_ROUNDS),
         fixed={"outer": None},
+        work=federated.memory_work,
+    ),
+    "per-fedavg": Recipe(
+        "H local steps of MAML, then the mean",
+        federated.without_memory,
+        eta=0.005,
+        takes=("independent_hessian", *_ROUNDS),
+        fixed={"outer": None},
+        work=federated.personal_work,
+    ),
+    "pfedme": Recipe(
+        "towards personal models that a proximal term holds near",
+        federated.by_subproblems,
+        eta=0.005,
+        takes=("prox", "prox_steps", "server_rate", *_ROUNDS),
+        fixed=_PLAIN,
+        usual={"prox": 100.0},
+        work=lambda o: Work(o.prox_steps),
+    ),
+    "fedavg": Recipe(
+        "H plain gradient steps, then the mean; adapts when used",
+        federated.without_adaptation,
+        eta=0.005,
+        takes=_ROUNDS,
+        fixed=_PLAIN,
+        work=lambda o: Work(1),
+    ),
+    "ditto": Recipe(
+        "FedAvg, and a model of its own at each client, held near",
+        federated.with_own_models,
+        eta=0.005,
+        takes=("prox", *_ROUNDS),
+        fixed=_PLAIN,
+        work=lambda o: Work(2),
     ),
     "meta-sgd": Recipe(
         "MAML with a learned step size per parameter",
@@ -268,4 +294,5 @@ def method(name: str, loss: Loss, **options: Any) -> Method:
     adaptation = recipe.adaptation(loss, o) if o.adapt is None else o.adapt
     algorithm, memory = recipe.build(loss, adaptation(o.inner_steps), o)
     beta = recipe.beta(o) if callable(recipe.beta) else recipe.beta
-    return Method(name, algorithm, adaptation, memory, o, recipe.eta, beta, recipe.gamma)
+    work = None if recipe.work is None else recipe.work(o)
+    return Method(name, algorithm, adaptation, memory, o, recipe.eta, beta, recipe.gamma, work)

@@ -34,7 +34,8 @@ class Config:
     """What is learned: sine, synthetic or episodes, with fields of its own."""
     method: str = "moml"
     """maml, fo-maml, hf-maml, moml-v1, moml-v2, scgd, nasa, bspiderboost, reptile, localmoml,
-    meta-sgd, anil, protonet or moml; `moml methods` has a line on each."""
+    per-fedavg, pfedme, fedavg, ditto, meta-sgd, anil, protonet or moml; `moml methods` has a line
+    on each."""
     iterations: int = 40_000
     """The paper's iterations in all; from 1."""
     seed: int = 0
@@ -81,11 +82,25 @@ class Config:
     direct: bool | None = None
     """moml-v2: every memory moved at every step: true or false. By default false."""
     local_steps: int | None = None
-    """localmoml: steps of a client in a round, H; from 1. By default 5."""
+    """Federated methods: steps of a client in a round, H; from 1. By default 5."""
     restart_samples: int | None = None
     """localmoml: samples of a round's first memory, K0; from 1. By default twice k."""
     carried: bool | None = None
     """localmoml: memories kept between rounds: true or false. By default false."""
+    dropout: float | None = None
+    """Federated methods: probability that an answer is lost; from 0, below 1. By default 0."""
+    straggle: float | None = None
+    """Federated methods: probability of 1 to H - 1 local steps; from 0 to 1. By default 0."""
+    weighted: bool | None = None
+    """Federated methods: clients count by their sizes: true or false. By default false."""
+    at_once: int | None = None
+    """Federated methods: clients that run side by side; from 1. By default all of a round."""
+    prox: float | None = None
+    """pfedme, ditto: lambda, the pull towards the common model; above 0. By default 100, 1."""
+    prox_steps: int | None = None
+    """pfedme: gradient steps on a subproblem, R; from 1. By default 50."""
+    server_rate: float | None = None
+    """pfedme: how far the server goes to the mean, beta_s; above 0, up to 1. By default 1."""
     large_tasks: int | None = None
     """bspiderboost: tasks in a large batch, N1; from 1 to problem.n. By default 10."""
     period: int | None = None
@@ -185,6 +200,9 @@ def check(config: Config) -> Config:
         raise ConfigError(
             f"shots must leave some of a task's {least} samples to score on; given {config.shots}"
         )
+    if config.weighted and least is None:
+        kind = kind_of(config.problem)
+        raise ConfigError(f"weighted needs tasks of known sizes; those of {kind} have no end")
     if config.score_every % config.log_every:
         raise ConfigError(
             f"score_every must be 0 or a multiple of log_every = {config.log_every}; "

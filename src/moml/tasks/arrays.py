@@ -62,4 +62,4 @@ def from_arrays(x: Any, y: Any, sizes: Any = None) -> Tasks:
         mask = jax.vmap(lambda size: jnp.arange(m, dtype=jnp.int32) < size)(rows[ids])
         return Batch(x[ids], y[ids], mask)
 
-    return Tasks(n, draw, fetch, full, int(count.min()))
+    return Tasks(n, draw, fetch, full, int(count.min()), sizes=lambda ids: rows[ids])

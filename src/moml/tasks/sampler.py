@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from moml.types import Key, Need, Task, Tasks, Visit
+from moml.errors import ConfigError
+from moml.types import Key, Need, Task, Tasks, Turnout, Visit
 
 
 def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
@@ -53,8 +54,30 @@ def draw_ids(key: Key, n: int | None, size: int, replace: bool = False) -> Int[A
     return jnp.arange(n, dtype=jnp.int32) if size == n else distinct(key, n, size)
 
 
+def _sizes(tasks: Tasks, ids: Int[Array, " size"]) -> Int[Array, " size"]:
+    if tasks.sizes is None:
+        raise ConfigError("weighted needs tasks of known sizes; given: tasks that have no end")
+    return tasks.sizes(ids)
+
+
+def _draw_turnout(key: Key, need: Need, tasks: Tasks, ids: Int[Array, " size"]) -> Turnout | None:
+    """Who answers, after how many steps, with what weight; None where all do alike."""
+    if not (need.dropout or need.straggle or need.weighted):
+        return None
+    drop_key, late_key, steps_key = jax.random.split(key, 3)
+    chance = lambda key, p: jax.random.uniform(key, ids.shape, jnp.float32) < p
+    whole = jnp.full_like(ids, need.visits or 1)
+    fewer = jax.random.randint(steps_key, ids.shape, 1, jnp.maximum(whole, 2), jnp.int32)
+    return Turnout(
+        present=~chance(drop_key, need.dropout),
+        steps=jnp.where(chance(late_key, need.straggle), fewer, whole),
+        weight=_sizes(tasks, ids) if need.weighted else jnp.ones_like(ids),
+    )
+
+
 def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
-    ids_key, key, restart_key = jax.random.split(key, 3)  # S0 apart: it must not shift the rest
+    turnout_key = jax.random.fold_in(key, 3)  # apart, like S0: neither may shift the rest
+    ids_key, key, restart_key = jax.random.split(key, 3)
     ids = draw_ids(ids_key, tasks.n, need.tasks, need.replace)
     sizes = [need.support, need.query, need.hessian]
     if need.visits is None:
@@ -71,7 +94,8 @@ def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
         return jax.tree.map(cut, samples) if sizes[i] else None
 
     restart = tasks.draw(restart_key, ids, need.restart) if need.restart else None
-    return Visit(ids, Task(part(0), part(1), part(2), restart))
+    task = Task(part(0), part(1), part(2), restart)
+    return Visit(ids, task, _draw_turnout(turnout_key, need, tasks, ids))
 
 
 def draw(key: Key, needs: Any, tasks: Tasks) -> Any:
@@ -94,6 +118,6 @@ def fetch(visits: Any, tasks: Tasks) -> Any:
 
     def one(visit: Visit) -> Visit:
         samples = [None if s is None else tasks.fetch(visit.ids, s) for s in visit.task]
-        return Visit(visit.ids, Task(*samples))
+        return visit._replace(task=Task(*samples))
 
     return jax.tree.map(one, visits, is_leaf=lambda visit: isinstance(visit, Visit))

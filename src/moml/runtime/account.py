@@ -1,0 +1,61 @@
+"""What rounds cost: bytes over the network, gradients at the clients, samples."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.algorithms.recipes import Method
+from moml.errors import ConfigError
+from moml.tasks.sampler import draw
+from moml.types import Key, Meta, Tasks, Turnout
+
+
+class Cost(NamedTuple):
+    """Of one round, or of many: leading axes are the rounds, `clients` comes last."""
+
+    down: np.ndarray  # [...] bytes from the server to its clients
+    up: np.ndarray  # [...] bytes back
+    gradients: np.ndarray  # [..., clients] gradient evaluations, on a batch each
+    products: np.ndarray  # [..., clients] Hessian-vector products
+    samples: np.ndarray  # [..., clients] samples drawn
+
+
+def turnouts(chosen: Method, tasks: Tasks, key: Key, rounds: int) -> Turnout | None:
+    """Who answered in each of the first rounds of a run with this key; None where all do alike."""
+    draw_one = lambda t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
+    return jax.jit(jax.vmap(draw_one))(jnp.arange(rounds, dtype=jnp.int32))
+
+
+def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
+    """What a round costs, from the shapes of the model and who answers.
+
+    Only w travels: every sampled client is sent it, those that answer send theirs back. A client
+    whose answer is lost has done its work all the same; a straggler has done less.
+
+    >>> import moml
+    >>> loss = lambda w, batch: jnp.mean((w - batch.x) ** 2)
+    >>> local = moml.method("fedavg", loss, tasks_per_step=4, local_steps=5, k=2)
+    >>> once = cost(local, jnp.zeros(1000, jnp.float32))
+    >>> int(once.down), int(once.up), once.gradients.tolist(), once.samples.tolist()
+    (16000, 16000, [5, 5, 5, 5], [10, 10, 10, 10])
+    """
+    if chosen.work is None:
+        raise ConfigError(f"{chosen.name} has no rounds: nothing travels")
+    need, work, size = chosen.algorithm.needs, chosen.work, nbytes(meta)
+    whole = np.ones(need.tasks, int)
+    steps = need.visits * whole if turnout is None else np.asarray(turnout.steps, int)
+    present = whole if turnout is None else np.asarray(turnout.present, int)
+    return Cost(
+        down=size * np.ones_like(present).sum(axis=-1),
+        up=size * present.sum(axis=-1),
+        gradients=work.begin + work.gradients * steps,
+        products=work.products * steps,
+        samples=need.restart + (need.support + need.query + need.hessian) * steps,
+    )
+
+
+def nbytes(tree: Any) -> int:
+    """The bytes of all arrays in a tree."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
