@@ -81,8 +81,8 @@ def dirichlet(y: Any, clients: int, alpha: float, seed: Seed, least: int = 1) ->
             return _deal(code, counts, generator)
         best = max(best, smallest)
     raise DataError(
-        f"of {DRAWS:,} draws at alpha = {alpha:g} the best left one of {clients} clients with {best} "
-        f"rows, asked for {least}; take a larger alpha, a smaller least or fewer clients"
+        f"{DRAWS:,} draws at alpha = {alpha:g}: at best the smallest of {clients} clients had "
+        f"{best} rows, asked for {least}; take a larger alpha, a smaller least or fewer clients"
     )
 
 

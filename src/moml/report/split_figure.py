@@ -21,6 +21,12 @@ def split_figure(
 
     Up to 100 clients are dots in their own order, area by rows. More are columns, dark where there
     are many rows, put in the order of their largest class so that it shows.
+
+    >>> import tempfile
+    >>> y = np.repeat(np.arange(2), 6)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     split_figure(y, [np.arange(8), np.arange(8, 12)], Path(folder) / "split").name
+    'split.png'
     """
     counts = per_client(y, list(rows))
     clients, classes = counts.shape
@@ -39,45 +45,51 @@ def split_figure(
     above.set_ylabel("rows")
     above.tick_params(bottom=False)
     above.set_title(title, fontsize=10)
-    key = _columns(grid, shown) if many else _dots(grid, shown, width / clients, height / classes)
-    place = "clients, by their largest class and its rows" if many else "client"
-    grid.set(xlabel=place, xlim=(-0.7, clients - 0.3), ylim=(classes - 0.4, -0.6))
+    above.yaxis.set_major_formatter("{x:,.0f}")
+    grid.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.4, -0.6))
     if classes <= NAMES:
         grid.set_yticks(range(classes), names, fontsize=8)
     else:
         grid.set_ylabel(f"{classes} classes")
     if many:
-        figure.colorbar(key, ax=grid, label="rows of a class", pad=0.01, aspect=30)
+        grid.set_xticks([], [])
+        grid.set_xlabel(f"{clients:,} clients, in the order of their largest class")
+        figure.colorbar(
+            _columns(grid, shown), ax=grid, label="rows of a class", pad=0.01, aspect=30
+        )
     else:
-        figure.legend(handles=key, title="rows", loc="outside right center", frameon=False,
-                      labelspacing=1.2, fontsize=8, title_fontsize=8)  # fmt: skip
+        grid.set_xlabel("client")
+        grid.xaxis.get_major_locator().set_params(integer=True)
+        figure.legend(
+            handles=_dots(grid, shown, min(width / clients, height / classes)), title="rows",
+            loc="outside right center", frameon=False, labelspacing=1.2, fontsize=8,
+            title_fontsize=8,
+        )  # fmt: skip
     return save(figure, path)
 
 
 def _by_largest(counts: np.ndarray) -> np.ndarray:
-    return np.lexsort((-counts.max(axis=1), counts.argmax(axis=1)))
+    """Clients by largest class, then most rows of it first, then by their second class."""
+    ranked = np.argsort(-counts, axis=1, kind="stable")[:, :2]
+    return np.lexsort((ranked[:, -1], -counts.max(axis=1), ranked[:, 0]))
 
 
-def _dots(axes: Any, counts: np.ndarray, across: float, down: float) -> list[Any]:
-    """The grid of dots, and the dots of its legend; the largest just touch."""
-    largest = (72 * min(across, down)) ** 2
+def _dots(axes: Any, counts: np.ndarray, room: float) -> list[Any]:
+    """The grid of dots, and the dots of its legend; the largest just touch, the least are seen."""
     client, label = np.nonzero(counts)
     each = counts[client, label]
-    axes.scatter(client, label, s=largest * each / each.max(), color=PALETTE[0], linewidths=0)
+    look = {"color": PALETTE[0], "linewidths": 0}
+    area = lambda rows: np.maximum((72 * room) ** 2 * rows / each.max(), 1.5)
+    axes.scatter(client, label, s=area(each), **look)
     axes.set_axisbelow(True)
     axes.grid(color="0.93", linewidth=0.6)
     few = np.unique(np.quantile(each, (0, 0.5, 1), method="nearest"))
-    plot = lambda rows: axes.scatter(
-        [], [], s=largest * rows / each.max(), color=PALETTE[0], linewidths=0, label=f"{rows:,}"
-    )
-    return [plot(rows) for rows in few]
+    return [axes.scatter([], [], s=area(rows), label=f"{rows:,}", **look) for rows in few]
 
 
 def _columns(axes: Any, counts: np.ndarray) -> Any:
-    """The grid as colour, white where there is nothing; logarithmic, for sizes differ by powers."""
-    from matplotlib.colors import LogNorm
-
+    """The grid as colour, white where there is nothing; by the square root, as dots are wide."""
     return axes.imshow(
-        np.ma.masked_equal(counts.T, 0), aspect="auto", interpolation="nearest", cmap="viridis_r",
-        norm=LogNorm(1, max(int(counts.max()), 2)),
+        counts.T, aspect="auto", interpolation="nearest", cmap="Blues",
+        norm=pyplot().matplotlib.colors.PowerNorm(0.5, vmin=0, vmax=counts.max()),
     )  # fmt: skip
