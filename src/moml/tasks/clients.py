@@ -71,7 +71,7 @@ def from_rows(
 
     def fetch(ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]) -> Batch:
         first = start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
-        at = order[first + samples]
+        at = order[first + samples.astype(jnp.int32)]
         return Batch(transform(x[at]), y[at])
 
     def full(ids: Int[Array, " tasks"]) -> Batch:
