@@ -119,6 +119,20 @@ def test_rows_that_do_not_fit(x, y, rows, words):
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_rows_that_nobody_owns_are_not_kept():
+    x, rows, key = np.arange(4000.0)[:, None], [[3999, 7], [8]], jax.random.key(0)
+    held = lambda x: [
+        np.shape(value)
+        for value in jax.make_jaxpr(from_rows(x, x, rows).fetch)(jnp.arange(2), drawn).consts
+    ]
+    drawn = from_rows(x, x, rows).draw(key, jnp.arange(2), 2)
+    assert max(held(x)) == (3, 1)
+    assert max(held(jnp.asarray(x))) == (4000, 1)  # it is the caller's, and may be shared
+    for data in (x, jnp.asarray(x)):
+        batch = from_rows(data, x, rows).full(jnp.arange(2))
+        assert batch.y[batch.mask].ravel().tolist() == [3999, 7, 8]
+
+
 def test_what_nobody_owns_may_be_anything():
     tasks = from_rows([[1.0], [np.nan]], [0, 1], [[0], [0]])
     assert tasks.n == 2

@@ -28,15 +28,17 @@ def from_rows(
     """Tasks from arrays x [rows, ...] and y [rows, ...]: client i owns the rows rows[i] of both.
 
     x stays as it is, images in bytes: `transform` makes the network's input of the samples that a
-    visit fetches. Two splits of one `jnp` array share it. A visit draws different rows where the
-    client has enough of them, else with replacement. `full` pads to the largest of the clients it
-    is asked for (under `jit`, where these are not known, of all).
+    visit fetches. Rows that nobody owns are not kept, unless x is a `jnp` array already: that is
+    kept whole, and several splits share it. A visit draws different rows where the client has
+    enough of them, else with replacement. `full` pads to the largest of the clients it is asked for
+    (under `jit`, where these are not known, of all).
 
     >>> import numpy as np
     >>> tasks = from_rows(np.zeros((6, 2)), np.arange(6), [[0, 2, 4, 5], [1]])
     >>> tasks.n, tasks.least, tasks.full(jnp.array([1])).y.tolist()
     (2, 1, [[1]])
     """
+    shared = isinstance(x, jax.Array)
     try:
         x, y = jnp.asarray(x), jnp.asarray(y)
     except (TypeError, ValueError) as error:
@@ -59,6 +61,9 @@ def from_rows(
                 f"{name} of client {client}, row {flat[bad[0]]} is not finite "
                 f"({len(bad)} such rows)"
             )
+    if not shared:
+        used, flat = np.unique(flat, return_inverse=True)
+        x, y = x[used], y[used]
     n, m, least = len(sizes), int(sizes.max()), int(sizes.min())
     start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
     count, order = jnp.asarray(sizes, jnp.int32), jnp.asarray(flat, jnp.int32)
