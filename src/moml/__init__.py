@@ -38,6 +38,7 @@ from moml.run.train import Learner as Learner
 from moml.run.train import fit as fit
 from moml.tasks import episodes as episodes
 from moml.tasks import from_arrays as from_arrays
+from moml.tasks import from_rows as from_rows
 from moml.tasks import sine as sine
 from moml.tasks import synthetic as synthetic
 from moml.tasks import unseen_sine as unseen_sine

@@ -123,7 +123,8 @@ def _matched(o: Options) -> float:
 
 
 _ROUNDS = ("local_steps", "dropout", "straggle", "weighted", "at_once")
-_PLAIN = {"outer": None, "curvature": "first-order", "adapt": None}  # clients that do not adapt
+_GIVEN = {"step_sizes": "given", "tied": no_leaves, "adapt": None}  # the adaptation is the name's
+_PLAIN = _GIVEN | {"outer": None, "curvature": "first-order"}  # clients that do not adapt
 _ADAM = {"outer": optax.scale_by_adam()}
 RECIPES: dict[str, Recipe] = {
     "maml": Recipe(
@@ -183,7 +184,7 @@ RECIPES: dict[str, Recipe] = {
         "towards the end of each task's own training",
         _reptile,
         eta=0.05,
-        fixed={"curvature": "first-order", "step_sizes": "given", "tied": no_leaves, "adapt": None},
+        fixed=_GIVEN | {"curvature": "first-order"},
     ),
     "localmoml": Recipe(
         "H local steps with a memory inside the round, then the mean",
@@ -248,7 +249,7 @@ RECIPES: dict[str, Recipe] = {
         eta=0.001,
         takes=("features",),
         adaptation=_by_prototypes,
-        fixed={"curvature": "exact", "step_sizes": "given", "tied": no_leaves, "adapt": None},
+        fixed=_GIVEN | {"curvature": "exact"},
         usual=_ADAM,
     ),
     "moml": Recipe(

@@ -1,10 +1,16 @@
-"""Data sets in their publishers' own files: find, read, check, fetch."""
+"""Data sets in their publishers' own files: find, read, check, fetch; and split over clients."""
 
 from moml.data.catalog import SETS as SETS
 from moml.data.images import Images as Images
+from moml.data.images import by_group as by_group
 from moml.data.images import counts as counts
 from moml.data.images import shrunk as shrunk
 from moml.data.images import stacked as stacked
+from moml.data.owners import by_column as by_column
+from moml.data.partition import dirichlet as dirichlet
+from moml.data.partition import half_and_half as half_and_half
+from moml.data.partition import pathological as pathological
+from moml.data.partition import per_client as per_client
 from moml.data.sets import check as check
 from moml.data.sets import data_folder as data_folder
 from moml.data.sets import load as load

@@ -1,0 +1,120 @@
+"""Clients that own rows of one flat array: any sizes, no padding."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from moml.errors import DataError
+from moml.tasks.sampler import distinct_or_not
+from moml.types import Batch, Key, Tasks
+
+
+def unit(x: Array) -> Array:
+    """Pixels 0 .. 255 as floats 0 .. 1; what is not uint8 stays as it is.
+
+    >>> unit(jnp.array([0, 255], jnp.uint8)).tolist()
+    [0.0, 1.0]
+    """
+    return x.astype(jnp.result_type(float)) / 255 if x.dtype == jnp.uint8 else x
+
+
+def from_rows(
+    x: Any, y: Any, rows: Sequence[Any], transform: Callable[[Array], Array] = unit
+) -> Tasks:
+    """Tasks from arrays x [rows, ...] and y [rows, ...]: client i owns the rows rows[i] of both.
+
+    x stays as it is, images in bytes: `transform` makes the network's input of the samples that a
+    visit fetches. Rows that nobody owns are not kept, unless x is a `jnp` array already: that is
+    kept whole, and several splits share it. A visit draws different rows where the client has
+    enough of them, else with replacement. `full` pads to the largest of the clients it is asked for
+    (under `jit`, where these are not known, of all).
+
+    >>> import numpy as np
+    >>> tasks = from_rows(np.zeros((6, 2)), np.arange(6), [[0, 2, 4, 5], [1]])
+    >>> tasks.n, tasks.least, tasks.full(jnp.array([1])).y.tolist()
+    (2, 1, [[1]])
+    """
+    shared = isinstance(x, jax.Array)
+    try:
+        x, y = jnp.asarray(x), jnp.asarray(y)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"x and y must be arrays of numbers: {error}") from error
+    if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
+        raise DataError(f"x has shape {x.shape}, y {y.shape}: both must start with the same [rows]")
+    owned = [_checked(i, mine, len(x)) for i, mine in enumerate(rows)]
+    if not owned:
+        raise DataError("rows must have one array of row numbers a client; given none")
+    sizes = np.array([len(mine) for mine in owned])
+    flat = np.concatenate(owned)
+    for name, values in {"x": x, "y": y}.items():
+        if not jnp.issubdtype(values.dtype, jnp.inexact):
+            continue
+        good = np.isfinite(np.asarray(values)).reshape(len(values), -1).all(axis=1)
+        bad = np.flatnonzero(~good[flat])
+        if len(bad):
+            client = np.searchsorted(np.cumsum(sizes), bad[0], side="right")
+            raise DataError(
+                f"{name} of client {client}, row {flat[bad[0]]} is not finite "
+                f"({len(bad)} such rows)"
+            )
+    if not shared:
+        used, flat = np.unique(flat, return_inverse=True)
+        x, y = x[used], y[used]
+    n, m, least = len(sizes), int(sizes.max()), int(sizes.min())
+    start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
+    count, order = jnp.asarray(sizes, jnp.int32), jnp.asarray(flat, jnp.int32)
+
+    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
+        keys = jax.random.split(key, len(ids))
+        if least == m:
+            return jax.vmap(lambda key: distinct_or_not(key, m, size))(keys)
+        return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, count[ids])
+
+    def fetch(ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]) -> Batch:
+        first = start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+        at = order[first + samples.astype(jnp.int32)]
+        return Batch(transform(x[at]), y[at])
+
+    def full(ids: Int[Array, " tasks"]) -> Batch:
+        width = m if isinstance(ids, jax.core.Tracer) else int(sizes[np.asarray(ids)].max())
+        place = jnp.arange(width, dtype=jnp.int32)
+        mask = jax.vmap(lambda size: place < size)(count[ids])
+        padded = fetch(ids, jnp.where(mask, place[None], 0))  # padding repeats the first row
+        return Batch(padded.x, padded.y, mask)
+
+    owned_by = lambda ids: count[ids]
+    return Tasks(n=n, draw=draw, fetch=fetch, full=full, least=least, sizes=owned_by)
+
+
+def buckets(sizes: Any) -> list[Int[np.ndarray, " _"]]:
+    """Clients by size, 2^(b-1) < size <= 2^b in bucket b, small ones first; empty buckets left out.
+
+    Padded to its largest client, a bucket has less than twice the rows that are real.
+
+    >>> [ids.tolist() for ids in buckets([1, 900, 5, 8, 600])]
+    [[0], [2, 3], [1, 4]]
+    """
+    sizes = np.asarray(sizes)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 1).any():
+        raise DataError(f"sizes must be whole numbers from 1; given {sizes.tolist()[:8]}")
+    power = np.frexp(sizes - 1.0)[1]  # bits of size - 1
+    return [np.flatnonzero(power == b) for b in np.unique(power)]
+
+
+def _checked(client: int, rows: Any, below: int) -> np.ndarray:
+    """The rows of a client, if they are some, of these, and different."""
+    mine = np.asarray(rows)
+    if mine.ndim == 1 and not len(mine):
+        raise DataError(f"client {client} has no samples; leave it out")
+    if mine.ndim != 1 or mine.dtype.kind not in "iu" or mine.min() < 0 or mine.max() >= below:
+        raise DataError(
+            f"rows of client {client} must be whole numbers from 0 to {below - 1}; "
+            f"given {mine.tolist()[:8]}"
+        )
+    if len(np.unique(mine)) < len(mine):
+        raise DataError(f"client {client} has a row twice")
+    return mine
