@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from moml.cli import oneshot
 from moml.errors import ConfigError, check_count
 
 
@@ -94,6 +95,8 @@ Table = (
     | Annotated[Shots, tyro.conf.subcommand("shots")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Search, tyro.conf.subcommand("search")]
+    | Annotated[oneshot.Oneshot, tyro.conf.subcommand("oneshot")]
+    | Annotated[oneshot.OneshotSearch, tyro.conf.subcommand("oneshot-search")]
 )
 
 
@@ -276,4 +279,6 @@ COMMANDS: dict[type, Callable[[Any], None]] = {
     Shots: shots,
     Theory: theory,
     Search: search,
+    oneshot.Oneshot: oneshot.oneshot,
+    oneshot.OneshotSearch: oneshot.search,
 }

@@ -116,7 +116,9 @@ def with_repeats(tasks: Tasks) -> Tasks:
     """The same tasks, each sample of a visit drawn by itself: one may come twice."""
 
     def draw(key: Key, ids: Any, size: int) -> Any:
-        each = jax.vmap(lambda key: tasks.draw(key, ids, 1), out_axes=1)(jax.random.split(key, size))
+        each = jax.vmap(lambda key: tasks.draw(key, ids, 1), out_axes=1)(
+            jax.random.split(key, size)
+        )
         return jax.tree.map(lambda x: x[:, :, 0], each)
 
     return tasks._replace(draw=draw)
