@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from moml.cli.border import places, some
 from moml.errors import ConfigError, check_count
 
 
@@ -50,14 +51,8 @@ class OneshotSearch:
     """Folder of all data sets; by default what MOML_DATA says."""
 
 
-def _some(name: str, values: list[Any] | None) -> None:
-    if values is not None and not values:
-        raise ConfigError(f"{name}: give at least one, or leave the option out")
-
-
 def oneshot(command: Oneshot) -> None:
     """Train and test every cell; rows are on disk after each of them."""
-    from moml.cli.reproduce import places
     from moml.paper import oneshot as table
     from moml.paper import oneshot_plan, oneshot_tasks
     from moml.report.oneshot_figure import oneshot_figures, title_of
@@ -68,7 +63,7 @@ def oneshot(command: Oneshot) -> None:
     if command.iterations is not None:
         check_count("iterations", command.iterations)
     for name in ("dataset", "protocol", "methods", "images"):
-        _some(name, getattr(command, name))
+        some(name, getattr(command, name))
     todo: dict[tuple[str, str], list[Any]] = {}
     for data in command.dataset:
         looks = [None] if command.images is None or data != "omniglot" else command.images
@@ -110,7 +105,7 @@ def search(command: OneshotSearch) -> None:
     if command.iterations is not None:
         check_count("iterations", command.iterations)
     for name in ("dataset", "only"):
-        _some(name, getattr(command, name))
+        some(name, getattr(command, name))
     for data in command.dataset:
         if data not in SETTINGS:
             raise ConfigError(f"unknown data set {data!r}; allowed: {', '.join(SETTINGS)}")

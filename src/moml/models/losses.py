@@ -55,7 +55,7 @@ def accuracy(predict: Callable[[Params, Any], Any]) -> Loss:
 
     def score(params: Params, batch: Batch) -> Float[Array, ""]:
         logits = predict(params, batch.x)
-        right = jnp.argmax(logits, axis=-1) == batch.y
+        right = jnp.argmax(logits, axis=-1).astype(batch.y.dtype) == batch.y
         return 100 * masked_mean(right.astype(logits.dtype), batch.mask)
 
     return score
@@ -73,7 +73,7 @@ def accuracy_alone(predict: Callable[[Params, Any], Any]) -> Callable[[Params, A
             return predict(params, jnp.concatenate([support.x, x[None]]))[-1]
 
         logits = jax.lax.map(one, query.x)
-        right = jnp.argmax(logits, axis=-1) == query.y
+        right = jnp.argmax(logits, axis=-1).astype(query.y.dtype) == query.y
         return 100 * masked_mean(right.astype(logits.dtype), query.mask)
 
     return score

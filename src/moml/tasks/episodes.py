@@ -10,9 +10,10 @@ from moml.tasks.sampler import distinct, distinct_or_not
 from moml.types import Batch, Key, Tasks
 
 Pool = UInt8[np.ndarray, "classes each height width channels"]
+Part = UInt8[np.ndarray, "_ each height width channels"]  # with its own number of classes
 
 
-def parted(images: Pool, key: Key, sizes: tuple[int, ...]) -> tuple[Pool, ...]:
+def parted(images: Pool, key: Key, sizes: tuple[int, ...]) -> tuple[Part, ...]:
     """The classes in disjoint random parts of the given sizes: no class is ever in two of them.
 
     >>> train, test = parted(np.zeros((5, 2, 4, 4, 1), np.uint8), jax.random.key(0), (3, 2))
@@ -25,7 +26,7 @@ def parted(images: Pool, key: Key, sizes: tuple[int, ...]) -> tuple[Pool, ...]:
     return tuple(images[order[end - size : end]] for size, end in zip(sizes, ends, strict=True))
 
 
-def rotated(images: Pool) -> Pool:
+def rotated(images: Pool) -> Part:
     """Four classes of each: the images as they are, and turned by 90, 180 and 270 degrees."""
     return np.concatenate([np.rot90(images, turns, axes=(2, 3)) for turns in range(4)])
 
