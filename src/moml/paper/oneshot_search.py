@@ -37,19 +37,24 @@ MOML = Tuned("moml", 0.003, 3000, 4, 0.5, alpha=0.4, inner_steps=5, both_ways=Fa
 SHORT = MOML._replace(iterations=1000, eta=0.001, alpha=0.1)
 
 
-def _variants(base: Tuned, sizes: dict[str, list[Any]]) -> dict[str, Variant]:
+def _variants(
+    base: Tuned, sizes: dict[str, list[Any]], tests: dict[str, list[Any]]
+) -> dict[str, Variant]:
     """The rows of a data set; moml-memory takes what was chosen for moml, and another beta."""
     proto = base._replace(method="protonet", alpha=ALPHA, inner_steps=1)
     return {
         "moml": Variant(base, sizes),
         "moml-memory": Variant(base, BETAS),
         "protonet-tuned": Variant(proto, sizes),
-        "joint-tuned": Variant(base._replace(method="joint"), sizes | TESTS),
+        "joint-tuned": Variant(base._replace(method="joint"), sizes | tests),
     }
 
 
-VARIANTS = {"omniglot": _variants(MOML, SIZES), "cifar100": _variants(SHORT, SMALL)}
-FOLDS = {"omniglot": 1, "cifar100": 3}
+VARIANTS = {
+    "omniglot": _variants(MOML, SIZES, TESTS),
+    "cifar100": _variants(SHORT, SMALL, {"inner_steps": [5], "alpha": [0.1, 0.5]}),
+}
+FOLDS = {"omniglot": 1, "cifar100": 2}
 SWEPT = ("eta", "beta")  # side by side; the others change the program
 
 
