@@ -35,19 +35,16 @@ def made(classes=760, each=4, side=3):
     return pool
 
 
-def classes_in(tasks, name_of):
-    """The classes of every task, as its own draws show them."""
-    ways, found = tasks.ways, []
+def classes_in(tasks, name_of, size=1):
+    """The classes of every task, as `size` draws of each show them."""
 
-    @jax.jit
-    def whole(ids):
-        drawn = tasks.draw(jax.random.key(0), ids, tasks.least)
+    def some(task):
+        ids = task[None]
+        drawn = tasks.draw(jax.random.fold_in(jax.random.key(0), task), ids, size)
         return jnp.rint(255 * tasks.fetch(ids, drawn).x[0]).astype(jnp.uint8)
 
-    for i in range(tasks.n):
-        x = np.asarray(whole(jnp.array([i], jnp.int32)))
-        found.append([name_of(x[label::ways]) for label in range(ways)])
-    return found
+    x = np.asarray(jax.jit(jax.vmap(some))(jnp.arange(tasks.n, dtype=jnp.int32)))
+    return [[name_of(task[label :: tasks.ways]) for label in range(tasks.ways)] for task in x]
 
 
 def numbered(images):
@@ -55,8 +52,8 @@ def numbered(images):
     return name
 
 
-def signature(images):
-    return frozenset(blake2b(image.tobytes(), digest_size=16).digest() for image in images)
+def digest(image):
+    return blake2b(image.tobytes(), digest_size=16).digest()
 
 
 @pytest.mark.parametrize("dataset, classes", [("omniglot", 1000), ("cifar100", 100)])
@@ -80,16 +77,19 @@ def test_no_class_of_the_real_data_is_in_two_tasks(dataset, side):
     if not os.environ.get("MOML_DATA"):
         pytest.skip("MOML_DATA is not set")
     pool = oneshot_tasks.images_of(dataset, side)
-    known = {signature(images) for images in pool}
-    assert len(known) == len(pool)
+    where = {}
+    for number, images in enumerate(pool):
+        for image in images:
+            where.setdefault(digest(image), set()).add(number)
+
+    def name_of(images):
+        [number] = set.intersection(*(where[digest(image)] for image in images))
+        return number
+
     table = problem_of(pool, SETTINGS[dataset])
-    every = [
-        name
-        for tasks in (table.train, table.test)
-        for task in classes_in(tasks, signature)
-        for name in task
-    ]
-    assert len(set(every)) == len(every) and set(every) <= known
+    every = [np.ravel(classes_in(tasks, name_of, 2)) for tasks in (table.train, table.test)]
+    numbers = np.concatenate(every).tolist()
+    assert len(set(numbers)) == len(numbers) == {"omniglot": 700, "cifar100": 100}[dataset]
     if dataset == "omniglot":  # paper, most of a drawing, is 0
         assert (pool == 0).mean() > 0.7
 
@@ -121,13 +121,13 @@ def test_the_released_test_keeps_learning_and_the_strict_one_resets():
     adapt = gradient_steps(problem.loss, 2)
     found = {}
     for learns in (False, True):
-        test = accuracies(problem, adapt, keeps_learning=learns, count=12)
+        test = accuracies(problem, adapt, keeps_learning=learns, count=8)
         found[learns] = np.asarray(jax.jit(test)(params, hyper))
-        by_hand = slow(problem, params, 2, 0.3, 12, reset=not learns)
+        by_hand = slow(problem, params, 2, 0.3, 8, reset=not learns)
         np.testing.assert_allclose(found[learns], by_hand)
     np.testing.assert_array_equal(found[True][:, 0], found[False][:, 0])
     assert (found[True] != found[False]).any()
-    assert found[True][:, -4:].mean() > found[False].mean() + 10  # it did learn
+    assert found[True][:, -3:].mean() > found[False].mean() + 10  # it did learn
 
 
 def test_queries_are_never_in_the_support_unless_drawn_apart():

@@ -40,10 +40,10 @@ def train(plan: Plan, problem: Problem, *, seeds: int, progress: bool) -> Sweep:
 def score(plan: Plan, run: Sweep, problem: Problem, *, keeps_learning: bool, count: int) -> Any:
     """The accuracy of every episode: [members, tasks, episodes]."""
     each = accuracies(problem, plan.test, keeps_learning=keeps_learning, count=count)
-    return np.asarray(run.each(lambda meta, hyper: each(meta, test_hyper(plan, hyper))))
+    return np.asarray(run.each(lambda meta, hyper: each(meta, tested_with(plan, hyper))))
 
 
-def test_hyper(plan: Plan, hyper: Hyper) -> Hyper:
+def tested_with(plan: Plan, hyper: Hyper) -> Hyper:
     """What the test adapts with."""
     if plan.test_alpha is None:
         return hyper
@@ -75,7 +75,7 @@ def answers(outcome: Outcome, support: Any, query: Any, problem: Problem) -> np.
     if plan is None or run is None:
         raise ConfigError(f"{outcome.cell.method} has no network to ask")
     meta, hyper = jax.tree.map(lambda leaf: leaf[0], (run.meta, run.hyper))
-    mine = plan.test.merge(meta, plan.test.apply(meta, support, test_hyper(plan, hyper)))
+    mine = plan.test.merge(meta, plan.test.apply(meta, support, tested_with(plan, hyper)))
     return np.asarray(jnp.argmax(problem.net.predict(mine, query.x), axis=-1))
 
 
