@@ -1,5 +1,6 @@
 """`moml reproduce oneshot`, and the search behind its own rows."""
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ class Oneshot:
     images: list[str] | None = None
     """Omniglot: how images are given, a side and a look (paper, bytes, centred): 28 by default,
     28-paper, 105; several may be given."""
+    split: list[int] = field(default_factory=lambda: [7])
+    """Seeds of the split into classes to train on and to test on, and of the tasks."""
     seeds: int = 3
     """Trained side by side."""
     iterations: int | None = None
@@ -62,22 +65,23 @@ def oneshot(command: Oneshot) -> None:
     check_count("seeds", command.seeds)
     if command.iterations is not None:
         check_count("iterations", command.iterations)
-    for name in ("dataset", "protocol", "methods", "images"):
+    for name in ("dataset", "protocol", "methods", "images", "split"):
         some(name, getattr(command, name))
-    todo: dict[tuple[str, str], list[Any]] = {}
+    for split in command.split:
+        check_count("split", split, least=0, below=2**31)
+    todo: dict[tuple[str, str, int], list[Any]] = {}
     for data in command.dataset:
         looks = [None] if command.images is None or data != "omniglot" else command.images
-        for images in looks:
-            for name in command.protocol:
-                made = oneshot_plan.cells(name, data, command.methods, images)
-                oneshot_tasks.look_of(made[0].images)
-                todo.setdefault((data, made[0].images), []).extend(made)
+        for images, split, name in itertools.product(looks, command.split, command.protocol):
+            made = oneshot_plan.cells(name, data, command.methods, images, split)
+            oneshot_tasks.look_of(made[0].images)
+            todo.setdefault((data, made[0].images, split), []).extend(made)
     folder, rows_file = places(command.out, command.json)
     rows: list[dict[str, Any]] = []
-    for (data, images), cells in todo.items():
-        side, look = oneshot_tasks.look_of(images)
+    for (data, images, split), cells in todo.items():
+        setting, (side, look) = oneshot_tasks.SETTINGS[data], oneshot_tasks.look_of(images)
         pool = oneshot_tasks.images_of(data, side, command.data_dir)
-        problem = oneshot_tasks.problem_of(pool, oneshot_tasks.SETTINGS[data], look)
+        problem = oneshot_tasks.problem_of(pool, setting, look, split=split)
         outcomes = []
         for cell in cells:
             outcomes.append(

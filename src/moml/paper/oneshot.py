@@ -90,7 +90,7 @@ def row_of(outcome: Outcome) -> dict[str, Any]:
     return {
         "table": "oneshot",
         "dataset": cell.dataset,
-        "setting": {"ways": cell.setting.ways, "images": cell.images}
+        "setting": {"ways": cell.setting.ways, "images": cell.images, "split": cell.split}
         | {name: round(float(np.asarray(value)[0]), 6) for name, value in used.items()},
         "method": cell.method,
         "protocol": cell.protocol,

@@ -14,7 +14,7 @@ from moml.algorithms.recipes import Method, method
 from moml.algorithms.schedule import Schedule, cosine, decay_at
 from moml.errors import ConfigError
 from moml.paper import released
-from moml.paper.oneshot_tasks import SETTINGS, Problem, Setting
+from moml.paper.oneshot_tasks import SETTINGS, SPLIT, Problem, Setting
 from moml.paper.protocols import PROTOCOLS, Protocol, Steps
 from moml.types import Adapt, Meta
 
@@ -33,6 +33,7 @@ class Cell:
     dataset: str
     method: str
     images: str
+    split: int = SPLIT
 
     @property
     def switches(self) -> Protocol:
@@ -62,6 +63,7 @@ class Tuned(NamedTuple):
     beta: float | None = None  # None: the method's own, for moml the rule's
     inner_steps: int = 1
     both_ways: bool = True
+    leaves: str = ""  # the parameters that adapt, by a regular expression; all of them
 
 
 class Plan(NamedTuple):
@@ -88,7 +90,11 @@ def names_of(protocol: str, dataset: str) -> tuple[str, ...]:
 
 
 def cells(
-    protocol: str, dataset: str, methods: list[str] | None, images: str | None = None
+    protocol: str,
+    dataset: str,
+    methods: list[str] | None,
+    images: str | None = None,
+    split: int = SPLIT,
 ) -> list[Cell]:
     """The cells of one data set's table, in its order."""
     if protocol not in OFFERED:
@@ -101,7 +107,7 @@ def cells(
             raise ConfigError(f"unknown method {name!r}; {protocol} has: {', '.join(known)}")
     seen = SETTINGS[dataset].images if images is None else images
     chosen = [name for name in known if methods is None or name in methods]
-    return [Cell(protocol, dataset, name, seen) for name in chosen]
+    return [Cell(protocol, dataset, name, seen, split) for name in chosen]
 
 
 def iterations_of(name: str, n: int, budget: int) -> int:
@@ -172,7 +178,8 @@ def tuned_plan(how: Tuned, problem: Problem, budget: int | None = None) -> Plan:
         case "protonet":
             chosen = method("protonet", problem.loss, **shape, features=problem.net.features)
             return Plan(chosen, grid, iterations, schedule, chosen.adaptation(1), None)
-    layers = {"inner_steps": how.inner_steps, "step_sizes": "layer", "tied": tied}
+    layers: dict[str, Any] = {"inner_steps": how.inner_steps, "step_sizes": "layer", "tied": tied}
+    layers["leaves"] = named(how.leaves)
     asked = {"shots": 1, "test_steps": how.inner_steps, "both_ways": how.both_ways}
     chosen = method(how.method, problem.loss, **shape, **layers, **asked)
     return Plan(chosen, grid, iterations, schedule, chosen.adaptation(how.inner_steps), None)

@@ -18,7 +18,7 @@ from moml.tasks import episodes
 from moml.tasks.episodes import disjoint, parted
 from moml.types import Loss, Tasks
 
-SPLIT = 7  # seed of the classes' split and of the tasks: all seeds of a table share them
+SPLIT = 7  # seed of the classes' split and of the tasks: all rows and seeds of a table share them
 
 
 @dataclass(frozen=True)
@@ -107,16 +107,16 @@ def images_of(dataset: str, side: int, folder: Path | None = None) -> np.ndarray
     )
 
 
-def classes_of(pool: np.ndarray, setting: Setting) -> tuple[np.ndarray, ...]:
+def classes_of(pool: np.ndarray, setting: Setting, split: int = SPLIT) -> tuple[np.ndarray, ...]:
     """Classes to train on, to test on, and the others: no class is in two of the three."""
     train, test = setting.ways * setting.train, setting.ways * setting.test
     sizes = (train, test, max(0, len(pool) - train - test))
-    return parted(pool, jax.random.key(SPLIT), sizes)
+    return parted(pool, jax.random.key(split), sizes)
 
 
-def tables_of(setting: Setting) -> tuple[Any, Any]:
+def tables_of(setting: Setting, split: int = SPLIT) -> tuple[Any, Any]:
     """The classes of every training and every test task, in the numbers of their own part."""
-    keys = jax.random.split(jax.random.key(SPLIT + 1))
+    keys = jax.random.split(jax.random.key(split + 1))
     sizes = (setting.train, setting.test)
     ways = setting.ways
     train, test = (disjoint(key, ways * n, ways, n) for key, n in zip(keys, sizes, strict=True))
@@ -124,19 +124,24 @@ def tables_of(setting: Setting) -> tuple[Any, Any]:
 
 
 def problem_of(
-    pool: np.ndarray, setting: Setting, look: Look = LOOKS[""], fold: int | None = None
+    pool: np.ndarray,
+    setting: Setting,
+    look: Look = LOOKS[""],
+    fold: int | None = None,
+    split: int = SPLIT,
 ) -> Problem:
     """The tasks of the table; with a `fold`, those that settings are chosen on.
 
     Then the test classes are not touched. Where classes are left over, every fold is 10 tasks of
-    these; else a fold holds out three training tasks, and training has the others.
+    these; else a fold holds out as many training tasks as there are test tasks, and training has
+    the others.
     """
-    ours, unseen, spare = classes_of(pool, setting)
-    train, test = tables_of(setting)
+    ours, unseen, spare = classes_of(pool, setting, split)
+    train, test = tables_of(setting, split)
     if fold is not None:
         n = setting.test
         if len(spare) >= setting.ways * n:
-            table = disjoint(jax.random.key(SPLIT + 2 + fold), len(spare), setting.ways, n)
+            table = disjoint(jax.random.key(split + 2 + fold), len(spare), setting.ways, n)
             unseen, test = spare, table
         else:
             held = (np.arange(n) + n * fold) % setting.train

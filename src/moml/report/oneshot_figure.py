@@ -11,7 +11,7 @@ import numpy as np
 from moml.paper.oneshot import Outcome, answers
 from moml.paper.oneshot_plan import Cell
 from moml.paper.oneshot_score import episode
-from moml.paper.oneshot_tasks import Problem
+from moml.paper.oneshot_tasks import SPLIT, Problem
 from moml.report.figures import COLOURS, pyplot, save
 
 SHOWN = ("moml", "protonet-tuned", "moml-v1", "maml", "joint-tuned", "untrained")
@@ -21,13 +21,14 @@ GOOD, BAD = "#009e73", "#d55e00"
 def title_of(cell: Cell) -> str:
     """What a table is about, and what a guess would score."""
     where = f"{cell.dataset}, images {cell.images}, {cell.setting.ways} ways"
+    where += "" if cell.split == SPLIT else f", split {cell.split}"
     return f"One-shot, {where} (chance {cell.chance:g} %), protocol {cell.protocol}"
 
 
 def oneshot_figures(outcomes: Sequence[Outcome], problem: Problem, folder: Path) -> list[Path]:
     """All pictures that these outcomes allow."""
     cell, pictures = outcomes[0].cell, []
-    name = f"{cell.dataset}-{cell.images}"
+    name = f"{cell.dataset}-{cell.images}" + ("" if cell.split == SPLIT else f"-{cell.split}")
     learning = [one for one in outcomes if one.cell.protocol == "released"]
     curves = {
         one.cell.method: one.scores.mean(axis=1) for one in learning if one.scores.shape[2] > 1
