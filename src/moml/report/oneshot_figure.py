@@ -48,16 +48,17 @@ def oneshot_figures(outcomes: Sequence[Outcome], problem: Problem, folder: Path)
 
 
 def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path) -> Path:
-    """Accuracy of the released test, episode by episode: a line a method, a band over seeds."""
+    """Accuracy of the released test, episode by episode: a line a method."""
     figure, axes = pyplot().subplots(figsize=(7, 4.2), layout="constrained")
     for i, (label, seeds) in enumerate(curves.items()):
-        smooth = np.stack([_smoothed(seed) for seed in seeds])
-        at = np.arange(1, smooth.shape[1] + 1)
-        style = {"color": "black", "linestyle": ":"} if label == "untrained" else {}
-        colour = style.get("color", COLOURS.get(label, f"C{i}"))
-        axes.plot(at, smooth.mean(0), label=label, linewidth=1.4, **({"color": colour} | style))
-        low, high = smooth.min(axis=0), smooth.max(axis=0)
-        axes.fill_between(at, low, high, color=colour, alpha=0.1, linewidth=0)
+        smooth = np.stack([_smoothed(seed, 5 if cell.setting.test >= 10 else 15) for seed in seeds])
+        at, control = np.arange(1, smooth.shape[1] + 1), label == "untrained"
+        colour = "black" if control else COLOURS.get(label, f"C{i}")
+        line = {"linestyle": (0, (1, 2)), "zorder": 9, "linewidth": 2.2} if control else {}
+        axes.plot(at, smooth.mean(0), label=label, color=colour, **line)
+        if control or len(curves) < 4:
+            low, high = smooth.min(axis=0), smooth.max(axis=0)
+            axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
     axes.axhline(cell.chance, color="#999999", linewidth=1)
     axes.text(100, cell.chance + 0.7, "a guess", color="#777777", fontsize=8, ha="right")
     axes.set(
@@ -69,7 +70,7 @@ def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path
     return save(figure, path)
 
 
-def _smoothed(values: np.ndarray, width: int = 5) -> np.ndarray:
+def _smoothed(values: np.ndarray, width: int) -> np.ndarray:
     """The mean over neighbouring episodes, fewer at the ends; the first as it is."""
     reach = np.minimum(np.arange(len(values)), width // 2)
     reach = np.minimum(reach, reach[::-1])
@@ -93,8 +94,10 @@ def one_episode(
     for row, (label, pictures, answer) in zip(grid, rows, strict=True):
         for i, axes in enumerate(row):
             _show(axes, pictures[i])
-            if answer is not None:
-                _frame(axes, GOOD if answer[i] == i else BAD)
+            if answer is None:
+                _frame(axes, "#bbbbbb", 0.8)
+            else:
+                _frame(axes, GOOD if answer[i] == i else BAD, 3.5)
         share = "" if answer is None else f"\n{np.sum(answer == np.arange(ways))} of {ways}"
         row[0].set_ylabel(label + share, rotation=0, ha="right", va="center", fontsize=9)
     figure.suptitle(
@@ -110,10 +113,10 @@ def _show(axes: Any, picture: np.ndarray) -> None:
         picture[..., 0] if grey else np.clip(picture, 0, 1), cmap="gray_r" if grey else None
     )
     axes.set(xticks=[], yticks=[])
-    axes.spines[:].set(color="#bbbbbb", linewidth=0.5)
+    axes.spines[:].set_visible(False)
 
 
-def _frame(axes: Any, colour: str) -> None:
+def _frame(axes: Any, colour: str, width: float) -> None:
     """A border drawn as a patch, since `save` hides two of the spines."""
-    box = {"transform": axes.transAxes, "fill": False, "linewidth": 3.5, "edgecolor": colour}
+    box = {"transform": axes.transAxes, "fill": False, "linewidth": width, "edgecolor": colour}
     axes.add_patch(pyplot().Rectangle((0, 0), 1, 1, **box))
