@@ -11,8 +11,9 @@ import tyro
 
 import moml
 from moml.cli import runs
+from moml.cli.border import places
 from moml.cli.data import Data, data
-from moml.cli.reproduce import Table, places, reproduce
+from moml.cli.reproduce import Table, reproduce
 from moml.errors import MomlError, check_count
 
 

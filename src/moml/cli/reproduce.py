@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from moml.cli import oneshot
+from moml.cli.border import places, some
 from moml.errors import ConfigError, check_count
 
 
@@ -94,6 +96,8 @@ Table = (
     | Annotated[Shots, tyro.conf.subcommand("shots")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Search, tyro.conf.subcommand("search")]
+    | Annotated[oneshot.Oneshot, tyro.conf.subcommand("oneshot")]
+    | Annotated[oneshot.OneshotSearch, tyro.conf.subcommand("oneshot-search")]
 )
 
 
@@ -102,30 +106,10 @@ def reproduce(table: Any) -> None:
     COMMANDS[type(table)](table)
 
 
-def places(out: Path, json: Path | None) -> tuple[Path, Path]:
-    """The folder and the rows' file, both known to be writable."""
-    from moml.report.figures import pyplot
-    from moml.run.files import writable_folder
-
-    pyplot()  # a missing matplotlib is said before the work, not after it
-    folder = writable_folder(out)
-    rows = folder / "rows.json" if json is None else json
-    writable_folder(rows.parent)
-    if rows.is_dir():
-        raise ConfigError(f"{rows} is a folder; give a file for the rows")
-    return folder, rows
-
-
-def _some(name: str, values: list[Any] | None) -> None:
-    if values is not None and not values:
-        raise ConfigError(f"{name}: give at least one, or leave the option out")
-
-
 def _counts(seeds: int, iterations: int, k: list[int]) -> None:
-
     check_count("seeds", seeds)
     check_count("iterations", iterations)
-    _some("k", k)
+    some("k", k)
     for each in k:
         check_count("k", each)
 
@@ -140,8 +124,8 @@ def sine(command: Sine) -> None:
     from moml.run.files import write_json
 
     _counts(command.seeds, command.iterations, command.k)
-    _some("protocol", command.protocol)
-    _some("methods", command.methods)
+    some("protocol", command.protocol)
+    some("methods", command.methods)
     for name in command.protocol:
         if name not in PROTOCOLS:
             raise ConfigError(f"unknown protocol {name!r}; allowed: {', '.join(PROTOCOLS)}")
@@ -217,7 +201,7 @@ def theory(command: Theory) -> None:
     if command.iterations is not None:
         plan = dict.fromkeys(plan, command.iterations)
     _counts(command.seeds, min(plan.values()), [1])
-    _some("methods", command.methods)
+    some("methods", command.methods)
     study.check_lines(command.methods)
     folder, rows_file = places(command.out, command.json)
     rows: list[dict[str, Any]] = []
@@ -247,7 +231,7 @@ def search(command: Search) -> None:
     writable_folder(command.json.parent)
     variants = [*searching.V1, *(() if command.only_v1 else searching.OTHERS)]
     labels = [variant.label for variant in variants]
-    _some("only", command.only)
+    some("only", command.only)
     for label in command.only or ():
         if label not in labels:
             raise ConfigError(f"unknown variant {label!r}; allowed: {'; '.join(labels)}")
@@ -276,4 +260,6 @@ COMMANDS: dict[type, Callable[[Any], None]] = {
     Shots: shots,
     Theory: theory,
     Search: search,
+    oneshot.Oneshot: oneshot.oneshot,
+    oneshot.OneshotSearch: oneshot.search,
 }

@@ -1,6 +1,7 @@
 """The protocols, each a named set of switches, and the printed figures they are held against."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,19 @@ class Protocol:
     eager: bool = False  # all memories filled before training
     shared_init: bool = False  # every seed starts from the one recorded network
     five_waves: bool = False  # scored on five fixed waves, the support among the scored points
+    repeats: bool = False  # one-shot: samples drawn apart, so that a query may be in the support
+    keeps_learning: bool = False  # one-shot: no reset between the episodes of a test task
+
+    def options(self, name: str) -> dict[str, Any]:
+        """The switches as options of the method `name`, as far as it has them."""
+        if name in ("reptile", "protonet"):
+            return {}
+        curvature = "exact" if self.exact else "first-order"
+        given: dict[str, Any] = {"curvature": curvature}
+        given["independent_hessian"] = self.independent_hessian
+        if name in ("moml-v1", "moml-v2", "nasa"):
+            given["eager"] = self.eager
+        return given | ({"two_batches": self.two_batches} if name == "moml-v2" else {})
 
 
 _RELEASED = Protocol(
@@ -28,6 +42,8 @@ _RELEASED = Protocol(
     eager=True,
     shared_init=True,
     five_waves=True,
+    repeats=True,
+    keeps_learning=True,
 )
 PROTOCOLS = {
     "released": _RELEASED,

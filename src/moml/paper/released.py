@@ -1,4 +1,4 @@
-"""What the authors' released code computes for sine, where it is not one of our methods.
+"""What the authors' released code computes where it is not one of our methods.
 
 Its meta-gradient is first-order and runs through the moving average, so that a memory's gradient is
 scaled: by beta for v1, NASA and LocalMOML (there we fold beta into eta), and for v2, whose idle
@@ -17,7 +17,24 @@ import optax
 from moml.algorithms.memory import Lazy, take
 from moml.algorithms.moml import State, fill, mean, norm
 from moml.algorithms.personal import personal_step
-from moml.types import Adapt, Algorithm, Batch, Hyper, Info, Loss, Memory, Need, Params, Task, Visit
+from moml.algorithms.recipes import Method
+from moml.algorithms.spider import Cycle, bspiderboost
+from moml.paper.protocols import Protocol, Steps
+from moml.types import (
+    Adapt,
+    Algorithm,
+    Batch,
+    Hyper,
+    Info,
+    Key,
+    Loss,
+    Memory,
+    Need,
+    Params,
+    Task,
+    Tasks,
+    Visit,
+)
 
 Weight = Callable[[Any, Any], Any]  # store, id -> the scale of this task's gradient
 
@@ -67,6 +84,44 @@ def in_turn(
         return State(meta, store, ()), Info(jnp.mean(losses), norm(delta))
 
     return Algorithm(init, step, need, fill=fill(adapt, memory))
+
+
+def with_quirks(chosen: Method, name: str, loss: Loss, p: Protocol) -> Method:
+    """A method as the released code has it, where that is not a matter of step sizes."""
+    adapt, needs, k = chosen.adaptation(1), chosen.algorithm.needs, chosen.options.k
+    algorithm = chosen.algorithm
+    if name == "bspiderboost" and p.uncoupled:
+        double = needs.small._replace(support=2 * k, query=2 * k)
+        algorithm = bspiderboost(loss, adapt, Cycle(needs.large, double), halves)
+    if p.replacement and name not in ("reptile", "nasa"):
+        is_need = lambda need: isinstance(need, Need)
+        more = lambda need: need._replace(replace=True)
+        needs = jax.tree.map(more, algorithm.needs, is_leaf=is_need)
+        algorithm = algorithm._replace(needs=needs)
+        if name == "moml-v1":
+            algorithm = in_turn(loss, adapt, chosen.memory, needs, once=False)
+        if name == "moml-v2":
+            weight = leak if p.leak else one
+            algorithm = in_turn(loss, adapt, chosen.memory, needs, weight=weight, once=True)
+    return chosen._replace(algorithm=algorithm)
+
+
+def eta_of(name: str, steps: Steps, p: Protocol) -> float:
+    """The outer step size: times beta where the gradient runs through v1's average."""
+    scaled = p.through_average and name in ("moml-v1", "nasa", "localmoml")
+    return steps.eta * (steps.beta if scaled else 1.0)
+
+
+def with_repeats(tasks: Tasks) -> Tasks:
+    """The same tasks, each sample of a visit drawn by itself: one may come twice."""
+
+    def draw(key: Key, ids: Any, size: int) -> Any:
+        each = jax.vmap(lambda key: tasks.draw(key, ids, 1), out_axes=1)(
+            jax.random.split(key, size)
+        )
+        return jax.tree.map(lambda x: x[:, :, 0], each)
+
+    return tasks._replace(draw=draw)
 
 
 def halves(task: Task) -> tuple[Task, Task]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from moml.algorithms.recipes import Method, method
 from moml.algorithms.schedule import constant, decay_at
-from moml.algorithms.spider import Cycle, bspiderboost
 from moml.errors import ConfigError
 from moml.paper import released
 from moml.paper.protocols import NAMED, PRINTED, PROTOCOLS, Protocol, Steps
@@ -33,7 +32,7 @@ from moml.paper.sine_score import (
 )
 from moml.run.sweep import Sweep, mean_of_seeds, sweep
 from moml.tasks import sine
-from moml.types import Batch, Need, Params
+from moml.types import Batch, Params
 
 CONTROLS = ("untrained", "joint")
 OURS = ("moml", "moml-searched")
@@ -130,46 +129,17 @@ def iterations_of(name: str, k: int, budget: int) -> int:
 
 def compose(cell: Cell, budget: int = 40_000) -> Method:
     """The method of a cell, with its protocol's switches, for so many iterations."""
-    p, name, k = cell.switches, cell.method, cell.k
-    curvature = {} if name == "reptile" else {"curvature": "exact" if p.exact else "first-order"}
-    shape: dict[str, Any] = {"n": 25, "tasks_per_step": 3, "k": k}
-    apart = {} if name == "reptile" else {"independent_hessian": p.independent_hessian}
+    p, name = cell.switches, cell.method
+    shape: dict[str, Any] = {"n": 25, "tasks_per_step": 3, "k": cell.k}
     match name:
         case "untrained" | "joint":  # joint training is MAML at alpha = 0
             chosen = method("fo-maml", LOSS, **shape)
         case "moml" | "moml-searched":
             users = {"shots": SHOTS, "test_steps": STEPS, "iterations": max(1, budget)}
             chosen = method("moml", LOSS, **shape, **users)
-        case "moml-v2":
-            both = {"eager": p.eager, "two_batches": p.two_batches}
-            chosen = method(name, LOSS, **shape, **curvature, **apart, **both)
-        case "moml-v1" | "nasa":
-            chosen = method(name, LOSS, **shape, **curvature, **apart, eager=p.eager)
         case _:
-            chosen = method(name, LOSS, **shape, **curvature, **apart)
-    return _with_quirks(chosen, cell)
-
-
-def _with_quirks(chosen: Method, cell: Cell) -> Method:
-    """What the released code does otherwise, where it is not a matter of step sizes."""
-    p, name = cell.switches, cell.method
-    adapt, needs = chosen.adaptation(1), chosen.algorithm.needs
-    algorithm = chosen.algorithm
-    if name == "bspiderboost" and p.uncoupled:
-        double = needs.small._replace(support=2 * cell.k, query=2 * cell.k)
-        algorithm = bspiderboost(LOSS, adapt, Cycle(needs.large, double), released.halves)
-    if p.replacement and name not in ("reptile", "nasa"):
-        is_need = lambda need: isinstance(need, Need)
-        more = lambda need: need._replace(replace=True)
-        needs = jax.tree.map(more, algorithm.needs, is_leaf=is_need)
-        algorithm = algorithm._replace(needs=needs)
-        if name == "moml-v1":
-            algorithm = released.in_turn(LOSS, adapt, chosen.memory, needs, once=False)
-        if name == "moml-v2":
-            weight = released.leak if p.leak else released.one
-            memory = chosen.memory
-            algorithm = released.in_turn(LOSS, adapt, memory, needs, weight=weight, once=True)
-    return chosen._replace(algorithm=algorithm)
+            chosen = method(name, LOSS, **shape, **p.options(name))
+    return released.with_quirks(chosen, name, LOSS, p)
 
 
 def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int = 10) -> Outcome:
@@ -177,9 +147,8 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     p, steps = cell.switches, cell.steps
     chosen = compose(cell, budget)
     iterations = iterations_of(cell.method, cell.k, budget)
-    scaled = p.through_average and cell.method in ("moml-v1", "nasa", "localmoml")
     grid = {
-        "eta": [steps.eta * (steps.beta if scaled else 1.0)],
+        "eta": [released.eta_of(cell.method, steps, p)],
         "beta": [chosen.beta if cell.method == "moml" else steps.beta],
         "gamma": [steps.gamma],
         "alpha": [0.0 if cell.method == "joint" else 0.01],

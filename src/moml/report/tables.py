@@ -57,6 +57,30 @@ def print_beside_paper(
     _console().print(table)
 
 
+def print_accuracies(rows: Sequence[dict[str, Any]], title: str) -> None:
+    """Accuracies beside the printed ones, with what each row took."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("method", no_wrap=True)
+    for name in ("eta", "beta", "iterations", "ours, %", "printed, %", "lost", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    pair = lambda mean, std: "-" if mean is None else f"{mean:.2f} ± {std:.2f}"
+    number = lambda value: "-" if value is None else f"{value:.3g}"
+    for row in rows:
+        trained = row["iterations"] > 0
+        table.add_row(
+            row["method"],
+            *(number(row["setting"].get(name) if trained else None) for name in ("eta", "beta")),
+            f"{row['iterations']:,}",
+            pair(row["mean"], row["std"]),
+            pair(row["paper_mean"], row["paper_std"]),
+            f"{row['lost']} of {row['seeds']}",
+            f"{row['seconds']:.1f}",
+        )
+    _console().print(table)
+
+
 def print_settings(rows: Sequence[dict[str, Any]], title: str) -> None:
     """One metric of a study: a line a method and S2, a column an eta, in the order of the rows."""
     lines: dict[tuple[str, str], list[str]] = {}
