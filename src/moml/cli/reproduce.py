@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from moml.cli import federated
 from moml.errors import ConfigError, check_count
 
 
@@ -94,6 +95,7 @@ Table = (
     | Annotated[Shots, tyro.conf.subcommand("shots")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Search, tyro.conf.subcommand("search")]
+    | Annotated[federated.Federated, tyro.conf.subcommand("federated")]
 )
 
 
@@ -276,4 +278,5 @@ COMMANDS: dict[type, Callable[[Any], None]] = {
     Shots: shots,
     Theory: theory,
     Search: search,
+    federated.Federated: federated.federated,
 }
