@@ -95,10 +95,7 @@ def cells(
             raise ConfigError(f"{each} clients a round; {protocol} allows {whole} to {most}")
     chosen = [name for name in CONTROLS + METHODS if methods is None or name in methods]
     return [
-        Cell(protocol, dataset, name, one, each)
-        for one in h
-        for each in clients
-        for name in chosen
+        Cell(protocol, dataset, name, one, each) for one in h for each in clients for name in chosen
     ]
 
 

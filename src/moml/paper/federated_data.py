@@ -11,6 +11,7 @@ from moml.data.images import Images, by_group
 from moml.data.partition import half_and_half
 from moml.data.sets import load
 from moml.errors import DataError
+from moml.models import Model, cross_entropy, mlp
 from moml.paper.federated_protocols import (
     CLIENTS,
     HIDDEN,
@@ -21,7 +22,6 @@ from moml.paper.federated_protocols import (
     Protocol,
 )
 from moml.paper.released_federated import bare_mlp
-from moml.models import Model, cross_entropy, mlp
 from moml.tasks.clients import from_rows
 from moml.types import Loss, Tasks
 

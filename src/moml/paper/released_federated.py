@@ -9,6 +9,7 @@ that is the same arithmetic on matrices a hundred times smaller. It holds for an
 first-order gradients; not for exact curvature.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ def bare_mlp(*sizes: int) -> Model:
     >>> net.predict(net.init(jax.random.key(0)), jnp.ones((5, 2, 2, 3))).shape
     (5, 3)
     """
-    shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+    shapes = list(itertools.pairwise(sizes))
 
     def init(key: Key) -> Layers:
         keys, normal = jax.random.split(key, len(shapes)), jax.nn.initializers.glorot_normal()

@@ -14,40 +14,42 @@ COLOURS = dict(zip(("per-fedavg", "localmoml", "pfedme", "fedavg"), PALETTE, str
     "untrained": "#777777",
     "local": "#aaaaaa",
 }
-EXTRA = ("accuracy_before", "worst_decile", "spread", "accuracy_unseen")
+EXTRA = {  # metrics beside the accuracy, as the table calls them
+    "accuracy_before": "before",
+    "worst_decile": "worst",
+    "spread": "spread",
+    "accuracy_unseen": "unseen",
+}
 
 
 def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     """One line a cell: ours, the paper's, and what the clients' spread hides."""
     from rich.table import Table
 
-    first = rows[0]
-    title = f"Federated, {first['dataset']}, protocol {first['protocol']}, "
-    title += f"{first['seeds']} seeds, accuracy in percent"
+    first, shown = rows[0], [row for row in rows if row["metric"] == "accuracy"]
+    most = max(row["setting"]["rounds"] for row in rows)
+    title = f"Federated, {first['dataset']}, protocol {first['protocol']}, up to {most:,} rounds, "
+    title += f"{first['seeds']} seeds; accuracy in percent"
     table = Table(title=title, title_justify="left")
     table.add_column("method", no_wrap=True)
-    names = ("H", "clients", "rounds", "eta", "beta", "ours", "printed", "before", "worst 10th")
     extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
-    names += ("spread", "unseen")[: len(extra) - 2]
-    for name in (*names, "lost", "s"):
+    names = ("H", "B", "eta", "beta", "ours", "printed", *(EXTRA[name] for name in extra), "lost")
+    for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     pair = lambda mean, std: "-" if mean is None else f"{mean:.1f} ± {std:.1f}"
     one = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f}"
     number = lambda value: "-" if value is None else f"{value:g}"
     cell_of = lambda row: (row["method"], row["setting"]["h"], row["setting"]["clients"])
     by_metric = {(*cell_of(row), row["metric"]): row for row in rows}
-    for row in rows:
-        if row["metric"] != "accuracy":
-            continue
+    for row in shown:
         setting = row["setting"]
         table.add_row(
             row["method"],
-            *(number(setting.get(name)) for name in ("h", "clients", "rounds", "eta", "beta")),
+            *(number(setting.get(name)) for name in ("h", "clients", "eta", "beta")),
             pair(row["mean"], row["std"]),
             pair(row["paper_mean"], row["paper_std"]),
             *(one(by_metric[*cell_of(row), name]) for name in extra),
-            f"{row['lost']} of {row['seeds']}",
-            f"{row['seconds']:.0f}",
+            str(row["lost"]),
         )
     _console().print(table)
 

@@ -64,9 +64,8 @@ def stratified_ids(key: Key, n: int, size: int, groups: int) -> Int[Array, " siz
     each, keys = size // groups, jax.random.split(key, groups)
     widths = [n // groups + (g < n % groups) for g in range(groups)]
     starts = [sum(widths[:g]) for g in range(groups)]
-    return jnp.concatenate(
-        [at + draw_ids(key, width, each) for key, width, at in zip(keys, widths, starts, strict=True)]
-    )
+    blocks = zip(keys, widths, starts, strict=True)
+    return jnp.concatenate([at + draw_ids(key, width, each) for key, width, at in blocks])
 
 
 def _sizes(tasks: Tasks, ids: Int[Array, " size"]) -> Int[Array, " size"]:
