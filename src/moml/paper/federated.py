@@ -141,8 +141,10 @@ def decays_twice(iterations: int) -> Schedule:
     [1.0, 0.1, 0.01]
     """
 
+    marks = (iterations // 2, iterations * 3 // 4)
+
     def schedule(hyper: Hyper, step: Any) -> Hyper:
-        first, second = (jnp.where(step < part * iterations, 1.0, 0.1) for part in (0.5, 0.75))
+        first, second = (jnp.where(step < at, 1.0, 0.1) for at in marks)
         eta = jnp.asarray(hyper.eta)
         return hyper._replace(eta=eta * (first * second).astype(eta.dtype))
 
@@ -249,8 +251,8 @@ def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
     cell, run = outcome.cell, outcome.run
     used = {"eta": run.hyper.eta} | ({"beta": run.hyper.beta} if run.method.beta != 1 else {})
     step_sizes = {name: round(float(np.asarray(value)[0]), 6) for name, value in used.items()}
-    setting = {"h": cell.h, "clients": cell.clients, "rounds": outcome.rounds}
-    setting |= step_sizes if outcome.rounds else {}
+    axes = {"h": cell.h, "clients": cell.clients, "rounds": outcome.rounds}
+    setting = {**axes, **step_sizes} if outcome.rounds else axes
     metrics = metrics_of(outcome.seen)
     if outcome.unseen is not None:
         found = metrics_of(outcome.unseen)

@@ -69,16 +69,16 @@ def scorer(
 
     one = on_span if p.bare_elu else plain
 
-    def client(meta: Meta, at: Drawn) -> Float[Array, " points"]:
+    def client(meta: Meta, at: Any) -> Float[Array, " points"]:
         fetch = lambda rows: unit(pool.x[rows])
         query = Batch(fetch(at.query), pool.y[at.query], at.mask)
         return one(meta, Batch(fetch(at.support), pool.y[at.support]), query)
 
-    def member(given: tuple[Meta, Drawn]) -> Float[Array, "clients points"]:
+    def member(given: tuple[Meta, Any]) -> Float[Array, "clients points"]:
         meta, at = given
         return jax.lax.map(lambda at: client(meta, at), at, batch_size=10)
 
-    fixed = Drawn(*(jnp.asarray(part) for part in rows))
+    fixed = jax.tree.map(jnp.asarray, rows)
     program = jax.jit(lambda meta: jax.lax.map(member, (meta, fixed)))
     return lambda meta: np.asarray(program(meta))
 
