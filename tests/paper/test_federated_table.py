@@ -88,8 +88,16 @@ def a_visit(chosen):
     return Visit(jnp.arange(need.tasks, dtype=jnp.int32), task)
 
 
-@pytest.mark.parametrize("protocol", ["released", "released-scaled"])
-@pytest.mark.parametrize("name", ["per-fedavg", "localmoml", "pfedme", "fedavg"])
+@pytest.mark.parametrize(
+    ("name", "protocol"),
+    [
+        ("per-fedavg", "released"),
+        ("localmoml", "released"),
+        ("localmoml", "released-scaled"),
+        ("pfedme", "released"),
+        ("fedavg", "released"),
+    ],
+)
 def test_a_round_on_the_span_is_the_round(problem, name, protocol):
     cell = Cell(protocol, "cifar10", name, 3, 4)
     chosen = with_quirks(compose(cell, problem.loss), cell)
@@ -292,12 +300,12 @@ def run_cli(monkeypatch, *words):
     main()
 
 
-def whole_command(monkeypatch, folder, images, protocol):
+def whole_command(monkeypatch, folder, images, protocol, rounds):
     """The command on made images: its rows, by metric."""
     monkeypatch.setattr(federated_data, "images_of", lambda name, folder: images)
     run_cli(
         monkeypatch, "--dataset", "cifar10", "--protocol", protocol, "--local-steps", 2,
-        "--clients-per-round", 4, "--methods", "localmoml", "--rounds", 60, "--seeds", 2,
+        "--clients-per-round", 4, "--methods", "localmoml", "--rounds", rounds, "--seeds", 2,
         "--out", folder,
     )  # fmt: skip
     rows = json.loads((folder / "rows.json").read_text())
@@ -310,11 +318,11 @@ def whole_command(monkeypatch, folder, images, protocol):
 
 
 def test_the_whole_command(monkeypatch, tmp_path, images, capsys):
-    rows = whole_command(monkeypatch, tmp_path, images, "released")
+    rows = whole_command(monkeypatch, tmp_path, images, "released", 50)
     mine = rows["accuracy"]
-    assert (mine["seeds"], mine["lost"], mine["iterations"]) == (2, 0, 120)
-    assert mine["setting"] == {"h": 2, "clients": 4, "rounds": 60, "eta": 0.001, "beta": 0.9}
-    assert mine["samples"] == 60 * 4 * (5 + 10 + 5)
+    assert (mine["seeds"], mine["lost"], mine["iterations"]) == (2, 0, 100)
+    assert mine["setting"] == {"h": 2, "clients": 4, "rounds": 50, "eta": 0.001, "beta": 0.9}
+    assert mine["samples"] == 50 * 4 * (5 + 10 + 5)
     assert 0 < mine["mean"] < 100
     assert "accuracy_unseen" not in rows
     assert "protocol released" in capsys.readouterr().out
@@ -324,9 +332,9 @@ def test_the_whole_command(monkeypatch, tmp_path, images, capsys):
 def test_the_strict_command_chooses_its_step_size(monkeypatch, tmp_path, images):
     monkeypatch.setattr("moml.paper.federated.ETAS", (0.1, 0.001))
     monkeypatch.setattr("moml.paper.federated.BETAS", (0.5,))
-    rows = whole_command(monkeypatch, tmp_path, images, "strict")
-    assert rows["accuracy"]["setting"]["eta"] == 0.1  # what learns anything in so few rounds
-    assert rows["accuracy"]["mean"] > 20  # a guess is right in 10 of 100
+    rows = whole_command(monkeypatch, tmp_path, images, "strict", 1000)
+    assert rows["accuracy"]["setting"]["eta"] == 0.1  # 0.001 is too small for so few rounds
+    assert rows["accuracy"]["mean"] > 90  # the made classes are easy
     assert {"accuracy_unseen", "worst_decile_unseen"} <= set(rows)
 
 
