@@ -75,6 +75,7 @@ class Need(NamedTuple):
     visits: int | None = None
     times: int | None = None
     replace: bool = False  # tasks with replacement: only for methods that can bear an id twice
+    groups: int = 1  # as many tasks from each of so many blocks of ids, as even as can be
     dropout: float = 0.0  # probability that a client's answer is lost
     straggle: float = 0.0  # probability that a client does but 1 to H - 1 local steps
     weighted: bool = False  # clients count by their numbers of samples

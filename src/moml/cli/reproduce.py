@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from moml.cli import oneshot
+from moml.cli import federated, oneshot
 from moml.cli.border import places, some
 from moml.errors import ConfigError, check_count
 
@@ -98,6 +98,7 @@ Table = (
     | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[oneshot.Oneshot, tyro.conf.subcommand("oneshot")]
     | Annotated[oneshot.OneshotSearch, tyro.conf.subcommand("oneshot-search")]
+    | Annotated[federated.Federated, tyro.conf.subcommand("federated")]
 )
 
 
@@ -262,4 +263,5 @@ COMMANDS: dict[type, Callable[[Any], None]] = {
     Search: search,
     oneshot.Oneshot: oneshot.oneshot,
     oneshot.OneshotSearch: oneshot.search,
+    federated.Federated: federated.federated,
 }

@@ -54,6 +54,20 @@ def draw_ids(key: Key, n: int | None, size: int, replace: bool = False) -> Int[A
     return jnp.arange(n, dtype=jnp.int32) if size == n else distinct(key, n, size)
 
 
+def stratified_ids(key: Key, n: int, size: int, groups: int) -> Int[Array, " size"]:
+    """`size` different ids below n, as many from each block of ids; the first blocks are larger.
+
+    >>> ids = stratified_ids(jax.random.key(0), n=6, size=4, groups=2)
+    >>> sorted(i // 3 for i in ids.tolist())
+    [0, 0, 1, 1]
+    """
+    each, keys = size // groups, jax.random.split(key, groups)
+    widths = [n // groups + (g < n % groups) for g in range(groups)]
+    starts = [sum(widths[:g]) for g in range(groups)]
+    blocks = zip(keys, widths, starts, strict=True)
+    return jnp.concatenate([at + draw_ids(key, width, each) for key, width, at in blocks])
+
+
 def _sizes(tasks: Tasks, ids: Int[Array, " size"]) -> Int[Array, " size"]:
     if tasks.sizes is None:
         raise ConfigError("weighted needs tasks of known sizes; given: tasks that have no end")
@@ -78,7 +92,10 @@ def _draw_turnout(key: Key, need: Need, tasks: Tasks, ids: Int[Array, " size"]) 
 def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
     turnout_key = jax.random.fold_in(key, 3)  # apart, like S0: neither may shift the rest
     ids_key, key, restart_key = jax.random.split(key, 3)
-    ids = draw_ids(ids_key, tasks.n, need.tasks, need.replace)
+    if need.groups > 1 and tasks.n is not None:
+        ids = stratified_ids(ids_key, tasks.n, need.tasks, need.groups)
+    else:
+        ids = draw_ids(ids_key, tasks.n, need.tasks, need.replace)
     sizes = [need.support, need.query, need.hessian]
     if need.visits is None:
         samples = tasks.draw(key, ids, sum(sizes))

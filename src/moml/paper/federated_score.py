@@ -1,0 +1,105 @@
+"""What a client's model scores: before fine-tuning on a few images, and after each step of it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from moml.models import accuracy, masked_mean
+from moml.models.networks import Model
+from moml.paper.federated_data import Drawn, Pool
+from moml.paper.federated_protocols import Protocol
+from moml.paper.released_federated import flat, picked, span_logits
+from moml.tasks.clients import unit
+from moml.types import Batch, Loss, Meta, Params
+
+Curves = Float[np.ndarray, "seeds clients steps"]  # accuracy before, and after each step
+
+
+class Clients(NamedTuple):
+    """What every seed's clients score, in percent."""
+
+    before: Float[np.ndarray, "seeds clients"]
+    after: Float[np.ndarray, "seeds clients"]
+
+
+def tuning(
+    grad: Callable[[Params], Params],
+    right: Callable[[Params], Any],
+    start: Params,
+    *,
+    steps: int,
+    rate: float,
+) -> Float[Array, " points"]:
+    """The accuracy before, and after each of `steps` steps p <- p - rate grad(p)."""
+
+    def step(p: Params, _: None) -> tuple[Params, Any]:
+        p = jax.tree.map(lambda p, g: p - rate * g, p, grad(p))
+        return p, right(p)
+
+    after = jax.lax.scan(step, start, length=steps)[1]
+    return jnp.concatenate([right(start)[None], after])
+
+
+def scorer(
+    net: Model, loss: Loss, pool: Pool, rows: Drawn, p: Protocol, *, steps: int, rate: float
+) -> Callable[[Meta], Curves]:
+    """Models of all seeds -> what each of their clients scores, step by step."""
+    right = accuracy(net.predict)
+
+    def plain(meta: Meta, support: Batch, query: Batch) -> Float[Array, " points"]:
+        grad = lambda p: jax.grad(loss)(p, support)
+        return tuning(grad, lambda p: right(p, query), meta, steps=steps, rate=rate)
+
+    def on_span(meta: Meta, support: Batch, query: Batch) -> Float[Array, " points"]:
+        x = jnp.concatenate([flat(support.x), flat(query.x)])
+        shots = len(support.y)
+        mark = (jnp.arange(len(x)) < shots).astype(x.dtype)
+        start, logits = span_logits(meta, x)
+        few = picked(logits, jnp.concatenate([support.y, query.y]))
+
+        def hits(params: Params) -> Any:
+            best = jnp.argmax(logits(params)[shots:], axis=-1).astype(query.y.dtype)
+            return 100 * masked_mean((best == query.y).astype(x.dtype), query.mask)
+
+        return tuning(lambda q: jax.grad(few)(q, mark), hits, start, steps=steps, rate=rate)
+
+    one = on_span if p.bare_elu else plain
+
+    def client(meta: Meta, at: Any) -> Float[Array, " points"]:
+        fetch = lambda rows: unit(pool.x[rows])
+        query = Batch(fetch(at.query), pool.y[at.query], at.mask)
+        return one(meta, Batch(fetch(at.support), pool.y[at.support]), query)
+
+    def member(given: tuple[Meta, Any]) -> Float[Array, "clients points"]:
+        meta, at = given
+        return jax.lax.map(lambda at: client(meta, at), at, batch_size=10)
+
+    fixed = jax.tree.map(jnp.asarray, rows)
+    program = jax.jit(lambda meta: jax.lax.map(member, (meta, fixed)))
+    return lambda meta: np.asarray(program(meta))
+
+
+def reading(curves: Curves, mean_of_steps: bool) -> Clients:
+    """Before, and after: the mean over all steps of fine-tuning, or what the last one left."""
+    after = curves[..., 1:].mean(axis=-1) if mean_of_steps else curves[..., -1]
+    return Clients(curves[..., 0], after)
+
+
+def metrics_of(clients: Clients) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """Each seed's figures: means before and after, mean of the worst tenth, spread over clients.
+
+    >>> ten = np.arange(10.0)[None]
+    >>> {name: float(value[0]) for name, value in metrics_of(Clients(0 * ten, ten)).items()}
+    {'accuracy': 4.5, 'accuracy_before': 0.0, 'worst_decile': 0.0, 'spread': 2.8722813232690143}
+    """
+    worst = max(1, clients.after.shape[1] // 10)
+    return {
+        "accuracy": clients.after.mean(axis=1),
+        "accuracy_before": clients.before.mean(axis=1),
+        "worst_decile": np.sort(clients.after, axis=1)[:, :worst].mean(axis=1),
+        "spread": clients.after.std(axis=1),
+    }

@@ -1,0 +1,88 @@
+"""The federated table beside the paper's, and accuracy against rounds and bytes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from moml.paper.federated import Outcome
+from moml.report.figures import PALETTE, pyplot, save
+from moml.report.tables import _console
+
+COLOURS = dict(zip(("per-fedavg", "localmoml", "pfedme", "fedavg"), PALETTE, strict=False)) | {
+    "untrained": "#777777",
+    "local": "#aaaaaa",
+}
+EXTRA = {  # metrics beside the accuracy, as the table calls them
+    "accuracy_before": "before",
+    "worst_decile": "worst",
+    "spread": "spread",
+    "accuracy_unseen": "unseen",
+}
+
+
+def print_federated(rows: Sequence[dict[str, Any]]) -> None:
+    """One line a cell: ours, the paper's, and what the clients' spread hides."""
+    from rich.table import Table
+
+    first, shown = rows[0], [row for row in rows if row["metric"] == "accuracy"]
+    most = max(row["setting"]["rounds"] for row in rows)
+    title = f"Federated, {first['dataset']}, protocol {first['protocol']}, up to {most:,} rounds, "
+    title += f"{first['seeds']} seeds; accuracy in percent"
+    table = Table(title=title, title_justify="left")
+    table.add_column("method", no_wrap=True)
+    extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
+    names = ("H", "B", "eta", "beta", "ours", "printed", *(EXTRA[name] for name in extra), "lost")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    pair = lambda mean, std: "-" if mean is None else f"{mean:.1f} ± {std:.1f}"
+    one = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f}"
+    number = lambda value: "-" if value is None else f"{value:g}"
+    cell_of = lambda row: (row["method"], row["setting"]["h"], row["setting"]["clients"])
+    by_metric = {(*cell_of(row), row["metric"]): row for row in rows}
+    for row in shown:
+        setting = row["setting"]
+        table.add_row(
+            row["method"],
+            *(number(setting.get(name)) for name in ("h", "clients", "eta", "beta")),
+            pair(row["mean"], row["std"]),
+            pair(row["paper_mean"], row["paper_std"]),
+            *(one(by_metric[*cell_of(row), name]) for name in extra),
+            str(row["lost"]),
+        )
+    _console().print(table)
+
+
+def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:
+    """Above against rounds, below against bytes: a column an H and B, a band over seeds."""
+    panels = list(dict.fromkeys((one.cell.h, one.cell.clients) for one in outcomes))
+    figure, grid = pyplot().subplots(
+        2, len(panels), figsize=(4.6 * len(panels) + 1, 6.6), layout="constrained",
+        squeeze=False, sharey=True,
+    )  # fmt: skip
+    for column, (h, clients) in zip(grid.T, panels, strict=True):
+        for one in outcomes:
+            if (one.cell.h, one.cell.clients) != (h, clients):
+                continue
+            colour, label = COLOURS[one.cell.method], one.cell.method
+            if not one.rounds:
+                for axes in column:
+                    level = float(np.nanmean(one.curve[0][1]))
+                    axes.axhline(level, color=colour, linestyle=":", label=label)
+                continue
+            at = np.array([done for done, _ in one.curve])
+            values = np.stack([value for _, value in one.curve])
+            for axes, scale in zip(column, (1.0, one.bytes_a_round / 1e6), strict=True):
+                axes.plot(at * scale, np.nanmean(values, axis=1), color=colour, label=label)
+                low, high = np.nanmin(values, axis=1), np.nanmax(values, axis=1)
+                axes.fill_between(at * scale, low, high, color=colour, alpha=0.15, linewidth=0)
+        column[0].set_title(f"H = {h}, {clients} clients a round", fontsize=10)
+        column[0].set(xlabel="rounds")
+        column[1].set(xlabel="megabytes over the network, both ways")
+        column[0].legend(frameon=False, fontsize=8)
+    for row in grid:
+        row[0].set_ylabel("accuracy, %")
+    cell = outcomes[0].cell
+    figure.suptitle(f"{cell.dataset}, protocol {cell.protocol}; bands: all seeds", fontsize=10)
+    return save(figure, path)

@@ -1,0 +1,364 @@
+import json
+from dataclasses import fields
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moml.algorithms.rounds import rounds
+from moml.cli import main
+from moml.data.images import by_class
+from moml.models import cross_entropy
+from moml.paper import federated_data
+from moml.paper.federated import (
+    Cell,
+    cells,
+    compose,
+    decays_twice,
+    reported,
+    rounds_in,
+    rows_of,
+    run_cell,
+    with_quirks,
+)
+from moml.paper.federated_data import drawn, half, problem_of
+from moml.paper.federated_protocols import PRINTED, PROTOCOLS
+from moml.paper.federated_score import Clients, metrics_of, reading, scorer
+from moml.paper.released_federated import bare_mlp, builder, stale_pfedme
+from moml.tasks.sampler import draw
+from moml.types import Batch, Hyper, Task, Visit
+
+HYPER = jax.tree.map(jnp.asarray, Hyper(0.001, 0.7, 0.003, 1.0))
+FIELDS = {
+    "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "seeds", "lost",
+    "paper_mean", "paper_std", "samples", "iterations", "seconds",
+}  # fmt: skip
+
+
+def made(split, each, seed, classes=10):
+    """Images [rows, 4, 4, 1] whose classes differ in which pixels are bright."""
+    generator = np.random.default_rng(seed)
+    y = np.repeat(np.arange(classes), each)
+    bright = np.random.default_rng(0).integers(0, 160, (classes, 4, 4, 1))
+    x = (bright[y] + generator.integers(0, 96, (len(y), 4, 4, 1))).astype(np.uint8)
+    return by_class(x, y, [str(k) for k in range(classes)], split)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return made("train", 3000, 1), made("test", 1000, 2)
+
+
+@pytest.fixture(scope="module")
+def problem(images):
+    return problem_of(*images, "cifar10", PROTOCOLS["released"])
+
+
+def plain_round(cell, problem, visit, meta, scale):
+    """The same round without the span: the library's update on the draw, given H times."""
+    p = cell.switches
+    update = builder(cell.method, p.prox, p.prox_steps)(problem.loss)
+    chosen = compose(cell, problem.loss)
+    made = rounds(lambda params, hyper: params, update, chosen.algorithm.needs)
+    again = lambda part: jax.tree.map(lambda x: jnp.stack([x] * cell.h, axis=1), part)
+    task = visit.task
+    restart = task.restart
+    if restart is not None:
+        restart = restart._replace(x=scale * restart.x)
+    whole = Task(again(task.support), again(task.query), None, restart)
+    return jax.jit(made.step)(made.init(meta, HYPER), visit._replace(task=whole), HYPER)
+
+
+def one_round(chosen, visit, meta):
+    return jax.jit(chosen.algorithm.step)(chosen.algorithm.init(meta, HYPER), visit, HYPER)
+
+
+def a_visit(chosen):
+    """Samples such as this method asks for; the same ones for all methods."""
+    need, generator = chosen.algorithm.needs, np.random.default_rng(5)
+    x = jnp.asarray(generator.random((need.tasks, 20, 4, 4, 1)))
+    y = jnp.asarray(generator.integers(0, 10, (need.tasks, 20)), jnp.int32)
+    part = lambda start, size: Batch(x[:, start : start + size], y[:, start : start + size])
+    task = Task(
+        support=part(0, need.support),
+        query=part(need.support, need.query) if need.query else None,
+        restart=part(15, need.restart) if need.restart else None,
+    )
+    return Visit(jnp.arange(need.tasks, dtype=jnp.int32), task)
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol"),
+    [
+        ("per-fedavg", "released"),
+        ("localmoml", "released"),
+        ("localmoml", "released-scaled"),
+        ("pfedme", "released"),
+        ("fedavg", "released"),
+    ],
+)
+def test_a_round_on_the_span_is_the_round(problem, name, protocol):
+    cell = Cell(protocol, "cifar10", name, 3, 4)
+    chosen = with_quirks(compose(cell, problem.loss), cell)
+    visit, meta = a_visit(chosen), problem.net.init(jax.random.key(1))
+    state, info = one_round(chosen, visit, meta)
+    scale = 255.0 if protocol == "released" else 1.0
+    wanted, told = plain_round(cell, problem, visit, meta, scale)
+    for mine, theirs in zip(state.meta, wanted.meta, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(info.loss, told.loss, rtol=1e-10)
+    np.testing.assert_allclose(info.norm, told.norm, rtol=1e-8)
+
+
+def test_the_slip_moves_localmoml_and_nothing_else(problem):
+    ends = {}
+    for protocol in ("released", "released-scaled"):
+        for name in ("per-fedavg", "localmoml"):
+            cell = Cell(protocol, "cifar10", name, 3, 4)
+            chosen = with_quirks(compose(cell, problem.loss), cell)
+            visit, meta = a_visit(chosen), problem.net.init(jax.random.key(1))
+            state, _ = one_round(chosen, visit, meta)
+            ends[protocol, name] = state.meta[0]
+    right, wrong = ends["released-scaled", "localmoml"], ends["released", "localmoml"]
+    np.testing.assert_array_equal(
+        ends["released", "per-fedavg"], ends["released-scaled", "per-fedavg"]
+    )
+    assert float(jnp.abs(right - wrong).max()) > 1e-5
+
+
+def test_released_scaled_puts_one_thing_right():
+    one, other = PROTOCOLS["released"], PROTOCOLS["released-scaled"]
+    differ = [f.name for f in fields(one) if getattr(one, f.name) != getattr(other, f.name)]
+    assert differ == ["unscaled_restart"]
+
+
+def test_what_a_round_draws(problem):
+    """Released: one draw of 5 and 10 for all steps; the others: a new draw at each."""
+    sizes = {}
+    for protocol in PROTOCOLS:
+        cell = Cell(protocol, "cifar10", "localmoml", 4, 8)
+        chosen = with_quirks(compose(cell, problem.loss), cell)
+        needs = chosen.algorithm.needs
+        one = lambda key, needs=needs: draw(key, needs, problem.train).task
+        task = jax.eval_shape(one, jax.random.key(0))
+        sizes[protocol] = [None if part is None else part.shape for part in task]
+        assert chosen.algorithm.iterations == 4
+    assert sizes["released"] == [(8, 5), (8, 10), None, (8, 5)]
+    assert sizes["released"] == sizes["released-scaled"]
+    assert sizes["paper"] == [(8, 4, 5), (8, 4, 5), (8, 4, 5), (8, 5)]
+    assert sizes["strict"] == [(8, 4, 5), (8, 4, 5), None, (8, 5)]
+
+
+@pytest.mark.parametrize("clients", [4, 20])
+def test_stratified_clients(problem, clients):
+    cell = Cell("released", "cifar10", "per-fedavg", 4, clients)
+    needs = compose(cell, problem.loss).algorithm.needs
+    several = jax.jit(jax.vmap(lambda key: draw(key, needs, problem.train).ids))
+    ids = np.asarray(several(jax.random.split(jax.random.key(0), 40)))
+    group = np.searchsorted([13, 26, 38], ids, side="right")  # 13, 13, 12 and 12 clients
+    for g in range(4):
+        assert ((group == g).sum(axis=1) == clients // 4).all()
+    assert all(len(set(row.tolist())) == clients for row in ids)
+    if clients == 20:
+        assert set(ids.ravel().tolist()) == set(range(50))
+    loose = Cell("strict", "cifar10", "per-fedavg", 4, clients)
+    assert compose(loose, problem.loss).algorithm.needs.groups == 1
+
+
+def test_pfedme_with_a_stale_gradient_has_a_closed_form():
+    """theta_R - w = -(g / lambda) (1 - (1 - alpha lambda)^R), so w' = w - eta g (1 - ...)."""
+    loss = lambda w, x: jnp.sum((w - x) ** 4)
+    w, x, prox, steps = jnp.array([1.0, -2.0]), jnp.array([0.5, 0.3]), 20.0, 7
+    task = Task(support=x[None])
+    hyper = jax.tree.map(jnp.asarray, Hyper(0.02, 1.0, 0.01, 1.0))
+    end = stale_pfedme(loss, prox, steps)(w, (), task, None, hyper).meta
+    wanted = w - 0.02 * jax.grad(loss)(w, x) * (1 - (1 - 0.01 * prox) ** steps)
+    np.testing.assert_allclose(end, wanted, rtol=1e-12)
+
+
+def test_the_released_network():
+    net = bare_mlp(300, 40, 40, 10)
+    layers = net.init(jax.random.key(0))
+    assert [layer.shape for layer in layers] == [(300, 40), (40, 40), (40, 10)]
+    assert float(layers[0].std()) == pytest.approx(np.sqrt(2 / 340), rel=0.05)
+    elu = lambda z: np.where(z > 0, z, np.exp(z) - 1)
+    x = np.random.default_rng(0).normal(size=(3, 300))
+    first, second, third = map(np.asarray, layers)
+    by_hand = elu(elu(x @ first) @ second) @ third
+    np.testing.assert_allclose(net.predict(layers, jnp.asarray(x)), by_hand, rtol=1e-10)
+
+
+def test_fine_tuning_by_hand(problem):
+    """Two clients, three steps: the accuracy before and after each, on the span and off it."""
+    rows = problem.test.rows[:1] + problem.test.rows[-1:]
+    given = drawn(rows, 1, few=True)
+    meta = jax.vmap(problem.net.init)(jax.random.split(jax.random.key(0), 1))
+    how = {"steps": 3, "rate": 0.5}
+    loss, net = cross_entropy(problem.net.predict), problem.net
+    on_span, plain = (
+        scorer(net, loss, problem.test, given, PROTOCOLS[name], **how)(meta)
+        for name in ("released", "strict")
+    )
+    by_hand, grad = np.zeros((1, 2, 4)), jax.jit(jax.grad(loss))
+    for i in range(2):
+        p = net.init(jax.random.split(jax.random.key(0), 1)[0])
+        s, q = given.support[0, i], given.query[0, i]
+        x, y = np.asarray(problem.test.x) / 255.0, np.asarray(problem.test.y)
+        few = Batch(jnp.asarray(x[s]), jnp.asarray(y[s]))
+        for t in range(4):
+            logits = net.predict(p, jnp.asarray(x[q]))
+            by_hand[0, i, t] = 100 * np.mean(np.argmax(np.asarray(logits), 1) == y[q])
+            p = jax.tree.map(lambda w, g: w - 0.5 * g, p, grad(p, few))
+    assert len(np.unique(by_hand)) > 2
+    np.testing.assert_allclose(on_span, by_hand)
+    np.testing.assert_allclose(plain, by_hand)
+    mean, last = reading(by_hand, True), reading(by_hand, False)
+    np.testing.assert_allclose(mean.after, by_hand[..., 1:].mean(-1))
+    np.testing.assert_array_equal(last.after, by_hand[..., 3])
+    np.testing.assert_array_equal(mean.before, by_hand[..., 0])
+
+
+def test_the_best_round_of_each_seed_or_the_last():
+    rounds_ = [np.array([[1.0, 3.0], [9.0, 9.0]]), np.array([[5.0, 1.0], [0.0, 2.0]])]
+    clients = [Clients(after - 1, after) for after in rounds_]
+    best, last = reported(clients, best=True), reported(clients, best=False)
+    np.testing.assert_array_equal(best.after, [[5.0, 1.0], [9.0, 9.0]])
+    np.testing.assert_array_equal(best.before, [[4.0, 0.0], [8.0, 8.0]])
+    np.testing.assert_array_equal(last.after, rounds_[1])
+
+
+def test_the_worst_tenth_and_the_spread():
+    after = np.array([[*range(20)]], float)
+    found = metrics_of(Clients(after / 2, after))
+    assert {name: float(value[0]) for name, value in found.items()} == {
+        "accuracy": 9.5, "accuracy_before": 4.75, "worst_decile": 0.5,
+        "spread": pytest.approx(after.std()),
+    }  # fmt: skip
+
+
+def test_what_is_scored_was_not_adapted_on(problem):
+    rows = problem.test.rows
+    few = drawn(rows, 2, few=True)
+    assert few.mask.all() and few.query.shape == (2, 50, 10)
+    assert not np.array_equal(few.support[0], few.support[1])
+    tuning, final = half(rows, 0), half(rows, 1)
+    rest = drawn(final, 1, few=False)
+    for i in range(50):
+        support, query = rest.support[0, i], rest.query[0, i][rest.mask[0, i]]
+        assert sorted([*support, *query]) == sorted(final[i])
+        assert not set(final[i]) & set(tuning[i])
+        assert not set(few.support[0, i]) & set(few.query[0, i])
+
+
+def test_clients_that_never_took_part(images):
+    """Their images are nobody's training images."""
+    strict = problem_of(*images, "cifar10", PROTOCOLS["strict"])
+    assert strict.unseen is not None and len(strict.unseen.rows) == 50
+    own = strict.train.full(jnp.arange(50))
+    key = lambda x: {row.tobytes() for row in np.asarray(x, np.float64).reshape(-1, 16)}
+    assert not key(np.asarray(strict.unseen.x) / 255.0) & key(own.x)
+
+
+def test_mnist_has_more_images_in_the_released_code(images):
+    more, usual = (problem_of(*made_images, "mnist", PROTOCOLS[name])
+                   for made_images, name in (((made("train", 5200, 1), images[1]), "released"),
+                                             (images, "strict")))  # fmt: skip
+    assert more.train.least == 168 // 2 + 2 * 168
+    assert usual.train.least == 68 // 2 + 2 * 68
+
+
+def test_printed_figures_and_rounds():
+    assert PRINTED["cifar10"]["localmoml"][4, 4] == (66.16, 1.03)
+    assert PRINTED["cifar100"]["pfedme"][10, 20] == (50.95, 1.19)
+    assert Cell("strict", "cifar10", "fedavg", 4, 4).printed == (None, None)
+    assert rounds_in(Cell("paper", "mnist", "pfedme", 10, 4), 10_000) == 1_000
+    assert rounds_in(Cell("released", "mnist", "pfedme", 10, 4), 10_000) == 10_000
+    assert rounds_in(Cell("released", "mnist", "local", 10, 4), 10_000) == 0
+    eta = lambda t: float(decays_twice(400)(HYPER, jnp.array(t)).eta)
+    found = [eta(t) / 0.001 for t in (0, 199, 200, 299, 300)]
+    assert found == pytest.approx([1, 1, 0.1, 0.1, 0.01])
+
+
+def test_controls(problem):
+    """A net that has seen nothing, and one that each client trains on its own five images."""
+    found = {}
+    for name in ("untrained", "local"):
+        cell = Cell("released", "cifar10", name, 2, 4)
+        outcome = run_cell(cell, problem, seeds=2, budget=3, progress=False)
+        assert outcome.bytes_a_round == 2 * 4 * 8 * (16 * 40 + 40 * 40 + 40 * 10)
+        found[name] = {row["metric"]: row for row in rows_of(outcome)}
+        assert set(found[name]) == {"accuracy", "accuracy_before", "worst_decile", "spread"}
+        assert found[name]["accuracy"]["iterations"] == 0
+    before, after = (found[name]["accuracy_before"] for name in ("untrained", "local"))
+    assert before["mean"] == after["mean"]
+    assert found["local"]["accuracy"]["mean"] > found["untrained"]["accuracy"]["mean"]
+
+
+def run_cli(monkeypatch, *words):
+    monkeypatch.setattr("sys.argv", ["moml", "reproduce", "federated", *map(str, words)])
+    main()
+
+
+def whole_command(monkeypatch, folder, images, protocol, rounds):
+    """The command on made images: its rows, by metric."""
+    monkeypatch.setattr(federated_data, "images_of", lambda name, folder: images)
+    run_cli(
+        monkeypatch, "--dataset", "cifar10", "--protocol", protocol, "--local-steps", 2,
+        "--clients-per-round", 4, "--methods", "localmoml", "--rounds", rounds, "--seeds", 2,
+        "--out", folder,
+    )  # fmt: skip
+    rows = json.loads((folder / "rows.json").read_text())
+    assert all(set(row) == FIELDS for row in rows)
+    assert {(row["table"], row["method"], row["protocol"]) for row in rows} == {
+        ("federated", "localmoml", protocol)
+    }
+    assert (folder / f"{protocol}-cifar10.png").is_file()
+    return {row["metric"]: row for row in rows}
+
+
+def test_the_whole_command(monkeypatch, tmp_path, images, capsys):
+    rows = whole_command(monkeypatch, tmp_path, images, "released", 50)
+    mine = rows["accuracy"]
+    assert (mine["seeds"], mine["lost"], mine["iterations"]) == (2, 0, 100)
+    assert mine["setting"] == {"h": 2, "clients": 4, "rounds": 50, "eta": 0.001, "beta": 0.9}
+    assert mine["samples"] == 50 * 4 * (5 + 10 + 5)
+    assert 0 < mine["mean"] < 100
+    assert "accuracy_unseen" not in rows
+    assert "protocol released" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_strict_command_chooses_its_step_size(monkeypatch, tmp_path, images):
+    monkeypatch.setattr("moml.paper.federated.ETAS", (0.1, 0.001))
+    monkeypatch.setattr("moml.paper.federated.BETAS", (0.5,))
+    rows = whole_command(monkeypatch, tmp_path, images, "strict", 1000)
+    assert rows["accuracy"]["setting"]["eta"] == 0.1  # 0.001 is too small for so few rounds
+    assert rows["accuracy"]["mean"] > 90  # the made classes are easy
+    assert {"accuracy_unseen", "worst_decile_unseen"} <= set(rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--protocol", "ours"], "unknown protocol 'ours'; allowed: released, released-scaled"),
+        (["--dataset", "svhn"], "unknown data set 'svhn'; allowed: mnist, cifar10, cifar100"),
+        (["--methods", "maml"], "unknown method 'maml'; allowed: untrained, local, fedavg"),
+        (["--protocol", "paper", "--clients-per-round", "6"], "paper allows multiples of 4 up to"),
+        (["--clients-per-round", "51"], "51 clients a round; strict allows 1 to 50"),
+        (["--rounds", "0"], "rounds"),
+        (["--local-steps", "0"], "local_steps"),
+        (["--data-dir", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(monkeypatch, tmp_path, capsys, words, said):
+    with pytest.raises(SystemExit) as stopped:
+        run_cli(monkeypatch, "--out", tmp_path, *words)
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2 and said in told and told.count("\n") == 1
+
+
+def test_cells_are_in_the_tables_order():
+    names = [(c.h, c.clients, c.method) for c in cells("strict", "mnist", [4], [4, 20], None)]
+    assert names[:3] == [(4, 4, "untrained"), (4, 4, "local"), (4, 4, "fedavg")]
+    assert len(names) == 12
