@@ -169,8 +169,9 @@ def test_every_cell_composes_with_its_quirks(protocol, dataset):
 
 @pytest.mark.parametrize(
     "protocol, name, dataset",
-    [("released", "moml-v2", "omniglot"), ("released", "protonet", "cifar100"),
-     ("strict", "moml-memory", "cifar100"), ("strict", "pixels", "cifar100")],
+    [("released", "protonet", "cifar100"), ("strict", "pixels", "cifar100"),
+     pytest.param("released", "moml-v2", "omniglot", marks=pytest.mark.slow),
+     pytest.param("strict", "moml-memory", "cifar100", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_a_cell_runs_and_tells(protocol, name, dataset):
     setting = SETTINGS[dataset]
@@ -218,6 +219,7 @@ def test_the_chosen_settings_are_the_best_that_were_tried():
         assert rows["moml"].beta is None and rows["moml-memory"].beta < 1
 
 
+@pytest.mark.slow
 def test_a_search_takes_the_best(tmp_path, monkeypatch):
     pool = made(100, each=3)
     base = oneshot_search.SHORT._replace(method="joint", inner_steps=1)

@@ -82,10 +82,11 @@ def test_every_number_and_none_can_be_given(kind):
                 words += [f"--{prefix}{name}", "None"]
                 nones.add(name)
             elif types[0] in (int, float) and hint != tuple[int, ...]:
-                words += [f"--{prefix}{name}", "1" if name != "classes" else "2"]
+                words += [f"--{prefix}{name}", "1" if name not in ("classes", "ways") else "2"]
                 numbers.add(name)
-        shots = [] if prefix == "" or kind == "sine" else ["--problem.samples", "100"]
-        config, _ = train(kind, "--out", "run", *words, *shots)
+        shots = ["--problem.samples", "100"] if prefix and kind == "synthetic" else []
+        start = {"episodes": "omniglot-small"}.get(kind, kind)
+        config, _ = train(start, "--out", "run", *words, *shots)
         own = config.problem if prefix else config
         assert all(getattr(own, name) in (1, 2, 100) for name in numbers)
         assert all(getattr(own, name) is None for name in nones)

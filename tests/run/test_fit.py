@@ -1,3 +1,5 @@
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -27,7 +29,24 @@ def same(a, b):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize("name", moml.RECIPES)
+def test_prototypes_learn_an_embedding():
+    """Classes differ in one of ten inputs, by little; the other nine are noise."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 60, 10))
+    y = rng.integers(0, 2, (40, 60)).astype(np.int32)
+    x[..., 0] = 0.3 * x[..., 0] + 1.5 * y
+    net = moml.mlp(10, 8, 2)
+    loss, tasks = moml.cross_entropy(net.predict), moml.from_arrays(x[:30], y[:30])
+    train = partial(
+        moml.fit, "protonet", loss, net.init(jax.random.key(0)), tasks, k=10, eta=0.01,
+        features=net.features,
+    )  # fmt: skip
+    unseen, right = moml.from_arrays(x[30:], y[30:]), moml.accuracy(net.predict)
+    score = lambda who: float(jnp.mean(moml.evaluate(who, right, unseen, shots=10)))
+    assert score(train(iterations=500)) > 5 + score(train(iterations=1))
+
+
+@pytest.mark.parametrize("name", [name for name in moml.RECIPES if name != "protonet"])
 def test_every_method_learns_to_adapt(name):
     options = {"moml": {"shots": 5}, "pfedme": {"prox": 10.0}}.get(name, {})
     if name == "bspiderboost":

@@ -93,6 +93,7 @@ def test_a_higher_accuracy_is_the_better_checkpoint(tmp_path, small_images):
     assert scored[0]["mean"] == best
 
 
+@pytest.mark.slow
 def test_alone_and_together(tmp_path, small_images):
     conv = replace(TINY.problem, model="conv4", filters=2)
     train(replace(TINY, problem=conv, iterations=2, score_every=0), tmp_path / "run")
