@@ -23,7 +23,7 @@ def words(part: type) -> dict[str, str]:
     """What is written under each field of a dataclass, in one line.
 
     >>> words(Config)["k"]
-    'Samples in each of S1, S2, S3; from 1.'
+    'Samples in each of S1, S2, S3; in episodes, of each class; from 1.'
     """
     (definition,) = ast.parse(inspect.getsource(part)).body
     texts = {}
