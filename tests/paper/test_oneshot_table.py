@@ -245,6 +245,7 @@ def test_a_search_takes_the_best(tmp_path, monkeypatch):
         oneshot_search.read_content(path)
 
 
+@pytest.mark.slow
 def test_the_command_from_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(oneshot_tasks, "images_of", lambda data, side, folder: made(100))
     words = "reproduce oneshot --dataset cifar100 --seeds 2 --iterations 5 --protocol released"

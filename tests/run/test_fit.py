@@ -46,7 +46,17 @@ def test_prototypes_learn_an_embedding():
     assert score(train(iterations=500)) > 5 + score(train(iterations=1))
 
 
-@pytest.mark.parametrize("name", [name for name in moml.RECIPES if name != "protonet"])
+OFTEN = {"maml", "moml-v1", "moml-v2", "localmoml", "pfedme", "moml"}  # the others with test-slow
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in OFTEN else pytest.mark.slow)
+        for name in moml.RECIPES
+        if name != "protonet"
+    ],
+)
 def test_every_method_learns_to_adapt(name):
     options = {"moml": {"shots": 5}, "pfedme": {"prox": 10.0}}.get(name, {})
     if name == "bspiderboost":
