@@ -55,12 +55,26 @@ def equal_rows(params: Params, leaves: Leaves) -> Params:
 Rates = Callable[[Int[Array, ""]], PyTree]  # number of the step -> step sizes, a tree like p
 
 
-def _descend(loss: Loss, steps: int, curvature: Curvature, leaves: Leaves) -> Any:
+def _steps(
+    loss: Loss,
+    steps: int,
+    curvature: Curvature,
+    leaves: Leaves,
+    tied: Leaves,
+    init: Callable[[Params, Hyper], Meta],
+    params_of: Callable[[Meta], Params],
+    rates_of: Callable[[Meta, Personal, Hyper], Rates],
+) -> Adapt:
     """k gradient steps on the chosen leaves, p <- p - rate * grad L(p; S), remembering k states."""
     grad = curvature(lambda p, rest, samples: loss(eqx.combine(p, rest), samples))
+    whole = lambda meta: equal_rows(params_of(meta), tied)
 
-    def descend(params: Params, rates: Rates, samples: Any) -> Personal:
-        p, rest = eqx.partition(params, leaves(params))
+    def start(meta: Meta) -> Personal:
+        return eqx.filter(whole(meta), leaves(params_of(meta)))
+
+    def apply(meta: Meta, samples: Any, hyper: Hyper) -> Personal:
+        p, rest = eqx.partition(whole(meta), leaves(params_of(meta)))
+        rates = rates_of(meta, p, hyper)
 
         def one(p: Personal, t: Int[Array, ""]) -> Personal:
             g = grad(p, rest, samples)
@@ -71,7 +85,10 @@ def _descend(loss: Loss, steps: int, curvature: Curvature, leaves: Leaves) -> An
         each = jnp.arange(steps, dtype=jnp.int32)
         return jax.lax.scan(lambda p, t: (jax.checkpoint(one)(p, t), None), p, each)[0]
 
-    return descend
+    def merge(meta: Meta, p: Personal) -> Params:
+        return eqx.combine(p, whole(meta))
+
+    return Adapt(init, start, apply, merge)
 
 
 def gradient_steps(
@@ -92,19 +109,12 @@ def gradient_steps(
     >>> float(A.apply(jnp.array(0.0), jnp.array(1.0), Hyper(eta=0.1, alpha=0.5)))
     0.75
     """
-    descend = _descend(loss, steps, curvature, leaves)
 
-    def start(meta: Meta) -> Personal:
-        return eqx.filter(equal_rows(meta, tied), leaves(meta))
+    def alike(meta: Meta, p: Personal, hyper: Hyper) -> Rates:
+        return lambda t: jax.tree.map(lambda _: hyper.alpha, p)
 
-    def apply(meta: Meta, samples: Any, hyper: Hyper) -> Personal:
-        alpha = jax.tree.map(lambda _: hyper.alpha, start(meta))
-        return descend(equal_rows(meta, tied), lambda t: alpha, samples)
-
-    def merge(meta: Meta, p: Personal) -> Params:
-        return eqx.combine(p, equal_rows(meta, tied))
-
-    return Adapt(lambda params, hyper: params, start, apply, merge)
+    plain = lambda params, hyper: params
+    return _steps(loss, steps, curvature, leaves, tied, plain, lambda meta: meta, alike)
 
 
 class LearnedSteps(NamedTuple):
@@ -118,23 +128,15 @@ def _learned(
     loss: Loss, steps: int, curvature: Curvature, leaves: Leaves, tied: Leaves, like: Any, at: Any
 ) -> Adapt:
     """Steps whose sizes are learned: `like` shapes a leaf's log alpha, `at` reads it at step t."""
-    descend = _descend(loss, steps, curvature, leaves)
 
     def init(params: Params, hyper: Hyper) -> LearnedSteps:
         p = eqx.filter(params, leaves(params))
         return LearnedSteps(params, jax.tree.map(lambda x: like(x) * jnp.log(hyper.alpha), p))
 
-    def start(meta: LearnedSteps) -> Personal:
-        return eqx.filter(equal_rows(meta.params, tied), leaves(meta.params))
+    def own(meta: LearnedSteps, p: Personal, hyper: Hyper) -> Rates:
+        return lambda t: jax.tree.map(lambda log: jnp.exp(at(log, t)), meta.log_alpha)
 
-    def apply(meta: LearnedSteps, samples: Any, hyper: Hyper) -> Personal:
-        rates = lambda t: jax.tree.map(lambda log: jnp.exp(at(log, t)), meta.log_alpha)
-        return descend(equal_rows(meta.params, tied), rates, samples)
-
-    def merge(meta: LearnedSteps, p: Personal) -> Params:
-        return eqx.combine(p, equal_rows(meta.params, tied))
-
-    return Adapt(init, start, apply, merge)
+    return _steps(loss, steps, curvature, leaves, tied, init, lambda meta: meta.params, own)
 
 
 def learned_steps(

@@ -11,6 +11,7 @@ from moml.data.partition import dirichlet as dirichlet
 from moml.data.partition import half_and_half as half_and_half
 from moml.data.partition import pathological as pathological
 from moml.data.partition import per_client as per_client
+from moml.data.pools import pools as pools
 from moml.data.sets import check as check
 from moml.data.sets import data_folder as data_folder
 from moml.data.sets import load as load

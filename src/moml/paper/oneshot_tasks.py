@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.data import load, shrunk, stacked
+from moml.data import pools
 from moml.errors import ConfigError
 from moml.models import Model, accuracy, cross_entropy, mlp
 from moml.paper.protocols import Steps
@@ -95,16 +95,7 @@ def look_of(images: str) -> tuple[int, Look]:
 
 def images_of(dataset: str, side: int, folder: Path | None = None) -> np.ndarray:
     """All classes of a data set as bytes, [classes, each, side, side, channels]; ink is 255."""
-    if dataset == "omniglot":
-        both = [load("omniglot", split, folder) for split in ("background", "evaluation")]
-        return np.concatenate(
-            [stacked(each._replace(x=shrunk(255 - each.x, side))) for each in both]
-        )
-    if side != 32:
-        raise ConfigError(f"{dataset} has images of side 32; given {side}")
-    return np.concatenate(
-        [stacked(load(dataset, split, folder)) for split in ("train", "test")], axis=1
-    )
+    return np.concatenate(pools(dataset, side, folder))
 
 
 def classes_of(pool: np.ndarray, setting: Setting, split: int = SPLIT) -> tuple[np.ndarray, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from moml.paper.federated import Outcome
 from moml.report.figures import PALETTE, pyplot, save
-from moml.report.tables import _console
+from moml.report.tables import console
 
 COLOURS = dict(zip(("per-fedavg", "localmoml", "pfedme", "fedavg"), PALETTE, strict=False)) | {
     "untrained": "#777777",
@@ -51,7 +51,7 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
             *(one(by_metric[*cell_of(row), name]) for name in extra),
             str(row["lost"]),
         )
-    _console().print(table)
+    console().print(table)
 
 
 def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def _console() -> Any:
+def console() -> Any:
     """Standard output; wide where it is a file."""
     from rich.console import Console
 
@@ -27,7 +27,7 @@ def print_rows(rows: Sequence[dict[str, Any]], title: str) -> None:
         score = "-" if row["mean"] is None else f"{row['mean']:.3f}{spread}"
         counts = (str(row["seeds"]), str(row["lost"]), f"{row['samples']:,}")
         table.add_row(row["method"], *setting, score, *counts, f"{row['seconds']:.1f}")
-    _console().print(table)
+    console().print(table)
 
 
 def print_beside_paper(
@@ -54,7 +54,7 @@ def print_beside_paper(
             "-" if mine is None else f"{mine:.4f}",
             "-" if theirs is None else f"{theirs:.3f}",
         )
-    _console().print(table)
+    console().print(table)
 
 
 def print_accuracies(rows: Sequence[dict[str, Any]], title: str) -> None:
@@ -78,7 +78,7 @@ def print_accuracies(rows: Sequence[dict[str, Any]], title: str) -> None:
             f"{row['lost']} of {row['seeds']}",
             f"{row['seconds']:.1f}",
         )
-    _console().print(table)
+    console().print(table)
 
 
 def print_settings(rows: Sequence[dict[str, Any]], title: str) -> None:

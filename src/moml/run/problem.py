@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, assert_never
 import jax
 import numpy as np
 
-from moml.data import load, shrunk, stacked
+from moml.data import pools
 from moml.errors import ConfigError
 from moml.models import Model, accuracy, accuracy_alone, conv4, cross_entropy, mlp, mse
 from moml.run.config import Config
@@ -18,6 +18,7 @@ from moml.types import Key, Loss, Params, Tasks
 
 TRAINING, UNSEEN = 7, 1000  # seeds of the tasks themselves: all runs of a configuration share them
 USUAL = {"omniglot": (1200, 423), "cifar100": (80, 20)}  # classes to train on, to test on
+SIDE = {"omniglot": 28, "cifar100": 32}  # of the images
 
 
 class Built(NamedTuple):
@@ -68,14 +69,9 @@ def _by_loss(net: Model, loss: Loss, tasks: Tasks, test: Tasks, metric: str, que
 def classes_of(p: Episodes) -> tuple[np.ndarray, np.ndarray]:
     """The images of the classes to train on and of those to score on, [classes, each, ...]."""
     key = jax.random.key(TRAINING)
-    if p.dataset == "omniglot":
-        both = [load("omniglot", split) for split in ("background", "evaluation")]
-        parts = [stacked(each._replace(x=shrunk(255 - each.x, 28))) for each in both]
-        whole = np.concatenate(parts)
-    else:
-        parts = [stacked(load(p.dataset, split)) for split in ("train", "test")]
-        whole = np.concatenate(parts, axis=1)
-    train, test = parts if p.split == "publisher" else parted(whole, key, USUAL[p.dataset])
+    parts = pools(p.dataset, SIDE[p.dataset])
+    usual = lambda: parted(np.concatenate(parts), key, USUAL[p.dataset])
+    train, test = parts if p.split == "publisher" else usual()
     if p.validation:
         left = len(train) - p.validation
         if min(left, p.validation) < p.ways:
