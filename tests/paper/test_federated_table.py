@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import fields
 
 import jax
@@ -11,22 +12,13 @@ from moml.cli import main
 from moml.data.images import by_class
 from moml.models import cross_entropy
 from moml.paper import federated_data
-from moml.paper.federated import (
-    Cell,
-    cells,
-    compose,
-    decays_twice,
-    reported,
-    rounds_in,
-    rows_of,
-    run_cell,
-    with_quirks,
-)
+from moml.paper.federated import picked, rows_of, run_cell
+from moml.paper.federated_cells import Cell, cells, compose, decays_twice, rounds_in, with_quirks
 from moml.paper.federated_data import drawn, half, problem_of
-from moml.paper.federated_protocols import PRINTED, PROTOCOLS
+from moml.paper.federated_protocols import GRIDS, PRINTED, PROTOCOLS
 from moml.paper.federated_score import Clients, metrics_of, reading, scorer
 from moml.paper.released_federated import bare_mlp, builder, stale_pfedme
-from moml.tasks.sampler import draw
+from moml.tasks.sampler import draw, fetch
 from moml.types import Batch, Hyper, Task, Visit
 
 HYPER = jax.tree.map(jnp.asarray, Hyper(0.001, 0.7, 0.003, 1.0))
@@ -194,10 +186,9 @@ def test_fine_tuning_by_hand(problem):
     rows = problem.test.rows[:1] + problem.test.rows[-1:]
     given = drawn(rows, 1, few=True)
     meta = jax.vmap(problem.net.init)(jax.random.split(jax.random.key(0), 1))
-    how = {"steps": 3, "rate": 0.5}
     loss, net = cross_entropy(problem.net.predict), problem.net
     on_span, plain = (
-        scorer(net, loss, problem.test, given, PROTOCOLS[name], **how)(meta)
+        scorer(net, loss, problem.test, given, PROTOCOLS[name], steps=3)(meta, jnp.array([0.5]))
         for name in ("released", "strict")
     )
     by_hand, grad = np.zeros((1, 2, 4)), jax.jit(jax.grad(loss))
@@ -219,13 +210,31 @@ def test_fine_tuning_by_hand(problem):
     np.testing.assert_array_equal(mean.before, by_hand[..., 0])
 
 
+def scored(*after):
+    """Scores at some rounds, of members with two clients each."""
+    return [Clients(one - 1, one) for one in map(np.array, after)]
+
+
 def test_the_best_round_of_each_seed_or_the_last():
-    rounds_ = [np.array([[1.0, 3.0], [9.0, 9.0]]), np.array([[5.0, 1.0], [0.0, 2.0]])]
-    clients = [Clients(after - 1, after) for after in rounds_]
-    best, last = reported(clients, best=True), reported(clients, best=False)
+    points = [{"seen": one} for one in scored([[1.0, 3.0], [9.0, 9.0]], [[5.0, 1.0], [0.0, 2.0]])]
+    nobody = np.zeros(2, bool)
+    best = picked(points, nobody, 2, PROTOCOLS["released"]).of(points, "seen")
+    last = picked(points, nobody, 2, PROTOCOLS["paper"]).of(points, "seen")
     np.testing.assert_array_equal(best.after, [[5.0, 1.0], [9.0, 9.0]])
     np.testing.assert_array_equal(best.before, [[4.0, 0.0], [8.0, 8.0]])
-    np.testing.assert_array_equal(last.after, rounds_[1])
+    np.testing.assert_array_equal(last.after, points[1]["seen"].after)
+
+
+def test_a_tuned_choice_never_looks_at_what_is_reported():
+    """Three settings of two seeds, two rounds: the tuning half decides; a lost setting is out."""
+    tuning = scored(*(np.full((6, 2), base) + np.array([[0], [0], [1], [1], [9], [9]])
+                      for base in (1.0, 2.0)))  # fmt: skip
+    seen = scored(*(np.arange(12.0).reshape(6, 2) * sign for sign in (1, -1)))
+    points = [{"tuning": t, "seen": s} for t, s in zip(tuning, seen, strict=True)]
+    lost = np.array([False, False, False, False, False, True])
+    pick = picked(points, lost, 2, PROTOCOLS["strict"])
+    assert pick.members.tolist() == [2, 3] and pick.points.tolist() == [1, 1]
+    np.testing.assert_array_equal(pick.of(points, "seen").after, seen[1].after[2:4])
 
 
 def test_the_worst_tenth_and_the_spread():
@@ -274,25 +283,43 @@ def test_printed_figures_and_rounds():
     assert Cell("strict", "cifar10", "fedavg", 4, 4).printed == (None, None)
     assert rounds_in(Cell("paper", "mnist", "pfedme", 10, 4), 10_000) == 1_000
     assert rounds_in(Cell("released", "mnist", "pfedme", 10, 4), 10_000) == 10_000
-    assert rounds_in(Cell("released", "mnist", "local", 10, 4), 10_000) == 0
+    assert rounds_in(Cell("released", "mnist", "local", 10, 4), 10_000) == 800
+    assert rounds_in(Cell("released", "mnist", "untrained", 10, 4), 10_000) == 0
+    assert Cell("strict", "cifar10", "localmoml", 4, 4, k=1).printed == (None, None)
     eta = lambda t: float(decays_twice(400)(HYPER, jnp.array(t)).eta)
     found = [eta(t) / 0.001 for t in (0, 199, 200, 299, 300)]
     assert found == pytest.approx([1, 1, 0.1, 0.1, 0.01])
 
 
 def test_controls(problem):
-    """A net that has seen nothing, and one that each client trains on its own five images."""
+    """A net that has seen nothing, and one that each client trains on its own images alone."""
     found = {}
     for name in ("untrained", "local"):
-        cell = Cell("released", "cifar10", name, 2, 4)
-        outcome = run_cell(cell, problem, seeds=2, budget=3, progress=False)
-        assert outcome.bytes_a_round == 2 * 4 * 8 * (16 * 40 + 40 * 40 + 40 * 10)
+        cell = Cell("released", "cifar10", name, 2, 25)
+        outcome = run_cell(cell, problem, seeds=2, budget=400, progress=False)
+        assert outcome.bytes_a_round == 0 and outcome.unseen is None
         found[name] = {row["metric"]: row for row in rows_of(outcome)}
         assert set(found[name]) == {"accuracy", "accuracy_before", "worst_decile", "spread"}
-        assert found[name]["accuracy"]["iterations"] == 0
-    before, after = (found[name]["accuracy_before"] for name in ("untrained", "local"))
-    assert before["mean"] == after["mean"]
-    assert found["local"]["accuracy"]["mean"] > found["untrained"]["accuracy"]["mean"]
+    assert found["untrained"]["accuracy"]["iterations"] == 0
+    assert found["local"]["accuracy"]["iterations"] == 200 * 2  # half as many, of all clients
+    assert found["local"]["accuracy"]["samples"] == 200 * 2 * 50 * 15
+    assert found["local"]["accuracy"]["mean"] > found["untrained"]["accuracy"]["mean"] + 5
+
+
+def test_alone_is_every_clients_own_descent(problem):
+    cell = Cell("strict", "cifar10", "local", 3, 4)
+    made = compose(cell, problem.loss).algorithm
+    visit = fetch(draw(jax.random.key(0), made.needs, problem.train), problem.train)
+    meta = problem.net.init(jax.random.key(1))
+    state, _ = jax.jit(made.step)(made.init(meta, HYPER), visit, HYPER)
+    assert visit.ids.tolist() == list(range(50))
+    for i in (0, 49):
+        w = meta
+        for t in range(3):
+            batch = Batch(visit.task.support.x[i, t], visit.task.support.y[i, t])
+            w = jax.tree.map(lambda w, g: w - 0.001 * g, w, jax.grad(problem.loss)(w, batch))
+        for mine, theirs in zip(jax.tree.leaves(state.meta), jax.tree.leaves(w), strict=True):
+            np.testing.assert_allclose(mine[i], theirs, rtol=1e-12)
 
 
 def run_cli(monkeypatch, *words):
@@ -321,7 +348,9 @@ def test_the_whole_command(monkeypatch, tmp_path, images, capsys):
     rows = whole_command(monkeypatch, tmp_path, images, "released", 50)
     mine = rows["accuracy"]
     assert (mine["seeds"], mine["lost"], mine["iterations"]) == (2, 0, 100)
-    assert mine["setting"] == {"h": 2, "clients": 4, "rounds": 50, "eta": 0.001, "beta": 0.9}
+    assert mine["setting"] == {
+        "h": 2, "clients": 4, "k": 5, "rounds": 50, "alpha": 0.001, "eta": 0.001, "beta": 0.9,
+    }  # fmt: skip
     assert mine["samples"] == 50 * 4 * (5 + 10 + 5)
     assert 0 < mine["mean"] < 100
     assert "accuracy_unseen" not in rows
@@ -330,12 +359,18 @@ def test_the_whole_command(monkeypatch, tmp_path, images, capsys):
 
 @pytest.mark.slow
 def test_the_strict_command_chooses_its_step_size(monkeypatch, tmp_path, images):
-    monkeypatch.setattr("moml.paper.federated.ETAS", (0.1, 0.001))
-    monkeypatch.setattr("moml.paper.federated.BETAS", (0.5,))
+    grid = {"alpha": (0.01,), "eta": (0.1, 0.001), "beta": (0.5,)}
+    monkeypatch.setitem(GRIDS, "localmoml", grid)
     rows = whole_command(monkeypatch, tmp_path, images, "strict", 1000)
     assert rows["accuracy"]["setting"]["eta"] == 0.1  # 0.001 is too small for so few rounds
+    assert rows["accuracy"]["setting"]["stopped"] in range(100, 1001, 100)
     assert rows["accuracy"]["mean"] > 90  # the made classes are easy
     assert {"accuracy_unseen", "worst_decile_unseen"} <= set(rows)
+
+
+def test_every_method_is_given_as_many_settings():
+    counts = {name: math.prod(map(len, grid.values())) for name, grid in GRIDS.items()}
+    assert counts.pop("untrained") == 4 and set(counts.values()) == {24}
 
 
 @pytest.mark.parametrize(
@@ -346,6 +381,10 @@ def test_the_strict_command_chooses_its_step_size(monkeypatch, tmp_path, images)
         (["--methods", "maml"], "unknown method 'maml'; allowed: untrained, local, fedavg"),
         (["--protocol", "paper", "--clients-per-round", "6"], "paper allows multiples of 4 up to"),
         (["--clients-per-round", "51"], "51 clients a round; strict allows 1 to 50"),
+        (
+            ["--protocol", "released", "--methods", "localmoml-carried"],
+            "released has no localmoml-",
+        ),
         (["--rounds", "0"], "rounds"),
         (["--local-steps", "0"], "local_steps"),
         (["--data-dir", "nowhere"], "nowhere"),
@@ -361,4 +400,6 @@ def test_mistakes_are_one_line(monkeypatch, tmp_path, capsys, words, said):
 def test_cells_are_in_the_tables_order():
     names = [(c.h, c.clients, c.method) for c in cells("strict", "mnist", [4], [4, 20], None)]
     assert names[:3] == [(4, 4, "untrained"), (4, 4, "local"), (4, 4, "fedavg")]
-    assert len(names) == 12
+    assert len(names) == 14
+    assert "localmoml-carried" not in {c.method for c in cells("released", "mnist", [4], [4], None)}
+    assert {c.k for c in cells("strict", "mnist", [4], [4], None, [1, 5])} == {1, 5}

@@ -21,11 +21,13 @@ class Federated:
     """H, steps of a client in a round."""
     clients_per_round: list[int] = field(default_factory=lambda: [4, 20])
     """B, of 50; the paper's B' = 1 and 5 on each of 4 GPUs."""
+    k: list[int] = field(default_factory=lambda: [5])
+    """Samples in each of a local step's batches; clients are tested with 5 whatever it is."""
     rounds: int = 10_000
     """Of every method (paper: iterations, that is H times as many as rounds)."""
     methods: list[str] | None = None
-    """Rows of the table: per-fedavg, localmoml, pfedme, and the controls untrained, local, fedavg;
-    all of them by default."""
+    """Rows of the table: per-fedavg, localmoml, localmoml-carried (a memory kept between rounds),
+    pfedme, and the controls untrained, local (every client by itself), fedavg; by default all."""
     seeds: int = 3
     """Trained side by side."""
     out: Path = Path("reproduce-federated")
@@ -39,20 +41,21 @@ class Federated:
 def federated(command: Federated) -> None:
     """Train and test every cell; rows are on disk after each of them."""
     from moml.paper import federated as table
+    from moml.paper.federated_cells import cells as cells_of
     from moml.paper.federated_data import images_of, problem_of
     from moml.report.federated_figure import accuracy_curves, print_federated
     from moml.run.files import write_json
 
     check_count("seeds", command.seeds)
     check_count("rounds", command.rounds)
-    for name in ("dataset", "protocol", "local_steps", "clients_per_round", "methods"):
+    for name in ("dataset", "protocol", "local_steps", "clients_per_round", "methods", "k"):
         some(name, getattr(command, name))
-    for name in ("local_steps", "clients_per_round"):
+    for name in ("local_steps", "clients_per_round", "k"):
         for value in getattr(command, name):
             check_count(name, value)
-    axes = (command.local_steps, command.clients_per_round, command.methods)
+    axes = (command.local_steps, command.clients_per_round, command.methods, command.k)
     todo = {
-        (data, name): table.cells(name, data, *axes)
+        (data, name): cells_of(name, data, *axes)
         for data, name in itertools.product(command.dataset, command.protocol)
     }
     folder, rows_file = places(command.out, command.json)

@@ -2,65 +2,26 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
-from moml.algorithms.recipes import Method, method
-from moml.algorithms.schedule import Schedule, constant
-from moml.errors import ConfigError
-from moml.paper.federated_data import Pool, Problem, drawn, half
-from moml.paper.federated_protocols import (
-    ALPHA,
-    BETA,
-    BETAS,
-    CLIENTS,
-    CONTROLS,
-    ETA,
-    ETAS,
-    GPUS,
-    METHODS,
-    PRINTED,
-    PROTOCOLS,
-    SETTINGS,
-    TEST_STEPS,
-    K,
-    Protocol,
-)
+from moml.algorithms.schedule import constant
+from moml.paper.federated_cells import Cell, compose, decays_twice, rounds_in, with_quirks
+from moml.paper.federated_data import Drawn, Pool, Problem, drawn, half
+from moml.paper.federated_protocols import ALPHA, BETA, ETA, GRIDS, TEST_STEPS, Protocol
 from moml.paper.federated_score import Clients, metrics_of, reading, scorer
-from moml.paper.released_federated import builder, one_draw
-from moml.run.sweep import Sweep, mean_of_seeds, sweep
+from moml.run.sweep import mean_of_seeds, sweep
 from moml.run.train import init_key
 from moml.runtime.account import cost
-from moml.types import Hyper, Loss
+from moml.types import Hyper, Meta
 
-LOCAL_STEPS, LOCAL_RATE = 100, 0.01  # of the control `local`
-EVERY, POINTS = 50, 20  # rounds between two scores (released); scores of a run (the others)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One figure of the table."""
-
-    protocol: str
-    dataset: str
-    method: str
-    h: int
-    clients: int  # a round
-
-    @property
-    def switches(self) -> Protocol:
-        """The protocol's switches."""
-        return PROTOCOLS[self.protocol]
-
-    @property
-    def printed(self) -> tuple[float | None, float | None]:
-        """The paper's mean and standard deviation."""
-        found = PRINTED[self.dataset].get(self.method, {})
-        return found.get((self.h, self.clients), (None, None))
+EVERY, POINTS = 50, 10  # rounds between two scores (released); scores of a run (the others)
+Scores = dict[str, Clients]  # the test of a name -> all members' clients
 
 
 @dataclass(frozen=True)
@@ -68,198 +29,140 @@ class Outcome:
     """A trained and tested cell."""
 
     cell: Cell
-    run: Sweep
+    settings: list[dict[str, Any]]  # of each seed's member that is reported
+    lost: np.ndarray  # of these
     rounds: int
+    stopped: int | None  # the round that was chosen, where one was
     curve: list[tuple[int, np.ndarray]]  # rounds, accuracy of each seed
     seen: Clients  # at the round that the protocol reports
     unseen: Clients | None
     bytes_a_round: int
+    samples: int
     seconds: float  # training and its compilation, scoring not
 
 
-def cells(
-    protocol: str, dataset: str, h: list[int], clients: list[int], methods: list[str] | None
-) -> list[Cell]:
-    """The cells of one data set under a protocol, in the table's order."""
-    for name, value, known in (
-        ("protocol", protocol, tuple(PROTOCOLS)),
-        ("data set", dataset, tuple(SETTINGS)),
-        *(("method", name, CONTROLS + METHODS) for name in methods or ()),
-    ):
-        if value not in known:
-            raise ConfigError(f"unknown {name} {value!r}; allowed: {', '.join(known)}")
-    most = CLIENTS // GPUS * GPUS if PROTOCOLS[protocol].stratified else CLIENTS
-    for each in clients:
-        if each > most or (PROTOCOLS[protocol].stratified and each % GPUS):
-            whole = f"multiples of {GPUS} up" if PROTOCOLS[protocol].stratified else "1"
-            raise ConfigError(f"{each} clients a round; {protocol} allows {whole} to {most}")
-    chosen = [name for name in CONTROLS + METHODS if methods is None or name in methods]
-    return [
-        Cell(protocol, dataset, name, one, each) for one in h for each in clients for name in chosen
-    ]
+class Pick(NamedTuple):
+    """What is reported of each seed: a member of the sweep, at one of its scores."""
 
+    members: Int[np.ndarray, " seeds"]
+    points: Int[np.ndarray, " seeds"]
 
-def compose(cell: Cell, loss: Loss) -> Method:
-    """The method of a cell, as the library has it."""
-    p, name = cell.switches, cell.method
-    shape = {"n": CLIENTS, "tasks_per_step": cell.clients, "k": K, "local_steps": cell.h}
-    curvature = "exact" if p.exact else "first-order"
-    personal = {"curvature": curvature, "independent_hessian": p.independent_hessian}
-    whole = shape | {"k": K + p.queries}  # a method without query takes support and query as one
-    match name:
-        case "localmoml":
-            chosen = method(name, loss, **shape, **personal, restart_samples=K)
-        case "pfedme":
-            chosen = method(name, loss, **whole, prox=p.prox, prox_steps=p.prox_steps)
-        case "fedavg":
-            chosen = method(name, loss, **whole)
-        case _:  # the controls without training have the shape of Per-FedAvg
-            chosen = method("per-fedavg", loss, **shape, **personal)
-    needs = chosen.algorithm.needs
-    needs = needs._replace(
-        query=p.queries if needs.query else 0, groups=GPUS if p.stratified else 1
-    )
-    return chosen._replace(algorithm=chosen.algorithm._replace(needs=needs))
-
-
-def with_quirks(chosen: Method, cell: Cell) -> Method:
-    """The same with one draw a round, where the protocol wants that."""
-    p = cell.switches
-    if not p.reused:
-        return chosen
-    build = builder(chosen.name, p.prox, p.prox_steps)
-    scale = 255.0 if p.unscaled_restart else 1.0
-    made = one_draw(build, chosen.algorithm.needs, cell.h, restart_scale=scale)
-    return chosen._replace(algorithm=made)
-
-
-def decays_twice(iterations: int) -> Schedule:
-    """eta / 10 at 50 % and again at 75 %: what the released code writes down, and never does.
-
-    >>> at = lambda t: float(decays_twice(100)(Hyper(1.0), jnp.array(t)).eta)
-    >>> [round(at(t), 3) for t in (49, 50, 75)]
-    [1.0, 0.1, 0.01]
-    """
-
-    marks = (iterations // 2, iterations * 3 // 4)
-
-    def schedule(hyper: Hyper, step: Any) -> Hyper:
-        first, second = (jnp.where(step < at, 1.0, 0.1) for at in marks)
-        eta = jnp.asarray(hyper.eta)
-        return hyper._replace(eta=eta * (first * second).astype(eta.dtype))
-
-    return schedule
-
-
-def rounds_in(cell: Cell, budget: int) -> int:
-    """Rounds of a cell, where the table has `budget`."""
-    if cell.method in ("untrained", "local"):
-        return 0
-    return max(1, budget // cell.h) if cell.switches.by_iterations else budget
+    def of(self, scores: list[Scores], test: str) -> Clients:
+        """These members' clients in a test."""
+        at = list(zip(self.points, self.members, strict=True))
+        get = lambda field: np.stack([getattr(scores[t][test], field)[m] for t, m in at])
+        return Clients(get("before"), get("after"))
 
 
 def run_cell(cell: Cell, problem: Problem, *, seeds: int, budget: int, progress: bool) -> Outcome:
-    """Train a cell with all its seeds at once, and score it on the way."""
-    p, plain = cell.switches, compose(cell, problem.loss)
-    chosen, count = with_quirks(plain, cell), rounds_in(cell, budget)
+    """Train a cell with all its settings and seeds at once, and score it on the way."""
+    p, plain, count = cell.switches, compose(cell, problem.loss), rounds_in(cell, budget)
     began, scoring = time.monotonic(), 0.0
-    grid = choose(cell, problem, seeds=seeds, count=count, progress=progress)
-    score = _scores(cell, problem, problem.test, seeds, which=1)
-    curve: list[tuple[int, Clients]] = []
+    score = _tests(cell, problem, seeds)
+    at: list[int] = []
+    scores: list[Scores] = []
 
-    def on_chunk(done: int, meta: Any, hyper: Hyper) -> None:
+    def on_chunk(done: int, meta: Meta, hyper: Hyper) -> None:
         nonlocal scoring
         start = time.monotonic()
-        curve.append((done, score(meta)))
+        at.append(done)
+        scores.append(score(meta, hyper.alpha))
         scoring += time.monotonic() - start
 
     every = EVERY if p.best_round else math.ceil(count / POINTS)
-    run = _train(
-        cell, chosen, problem, grid, seeds=seeds, count=count,
+    run = sweep(
+        with_quirks(plain, cell), problem.loss, problem.net.init, problem.train,
+        seeds=seeds, grid=grid_of(cell), iterations=count * cell.h,
+        schedule=decays_twice(max(1, count * cell.h)) if p.decays else constant,
         chunk=max(1, every), on_chunk=on_chunk, progress=progress,
     )  # fmt: skip
     if not count:
         on_chunk(0, run.meta, run.hyper)
-    unseen = None
-    if problem.unseen is not None:
-        unseen = _scores(cell, problem, problem.unseen, seeds, which=None)(run.meta)
-    example = problem.net.init(init_key(0))
-    once = cost(plain, example)
+    pick = picked(scores, run.lost, seeds, p)
+    travels = cell.method not in ("untrained", "local")
+    once = cost(plain, problem.net.init(init_key(0)))
     return Outcome(
         cell=cell,
-        run=run,
+        settings=[run.settings[member] for member in pick.members],
+        lost=run.lost[pick.members],
         rounds=count,
-        curve=[(done, clients.after.mean(axis=1)) for done, clients in curve],
-        seen=reported([clients for _, clients in curve], best=p.best_round),
-        unseen=unseen,
-        bytes_a_round=int(once.down + once.up),
+        stopped=at[pick.points[0]] if p.tuned and count else None,
+        curve=[
+            (done, one["seen"].after.mean(axis=1)[pick.members])
+            for done, one in zip(at, scores, strict=True)
+        ],
+        seen=pick.of(scores, "seen"),
+        unseen=pick.of(scores, "unseen") if "unseen" in scores[0] else None,
+        bytes_a_round=int(once.down + once.up) if travels else 0,
+        samples=run.samples,
         seconds=time.monotonic() - began - scoring,
     )
 
 
-def reported(clients: list[Clients], *, best: bool) -> Clients:
-    """Each seed's clients at its best round, or at the last."""
-    means = np.stack([one.after.mean(axis=1) for one in clients])
-    at = np.nanargmax(means, axis=0) if best else np.full(means.shape[1], len(clients) - 1)
-    pick = lambda field: np.stack([getattr(clients[t], field)[s] for s, t in enumerate(at)])
-    return Clients(pick("before"), pick("after"))
+def grid_of(cell: Cell) -> dict[str, list[float]]:
+    """Step sizes: the released code's, or all that are to be tried."""
+    memory = cell.method.startswith("localmoml")
+    if cell.switches.tuned:
+        return {name: list(values) for name, values in GRIDS[cell.method].items()}
+    return {"alpha": [ALPHA], "eta": [ETA]} | ({"beta": [BETA]} if memory else {})
 
 
-def choose(
-    cell: Cell, problem: Problem, *, seeds: int, count: int, progress: bool
-) -> dict[str, list[float]]:
-    """Step sizes: the released code's, or the best of a grid on the tuning half of the test."""
-    memory = cell.method == "localmoml"
-    named = {"alpha": [ALPHA], "eta": [ETA]} | ({"beta": [BETA]} if memory else {})
-    if not cell.switches.tuned or not count:
-        return named
-    grid = named | {"eta": list(ETAS)} | ({"beta": list(BETAS)} if memory else {})
-    chosen = with_quirks(compose(cell, problem.loss), cell)
-    run = _train(cell, chosen, problem, grid, seeds=seeds, count=count, progress=progress)
-    combinations = len(run.settings) // seeds
-    score = _scores(cell, problem, problem.test, seeds, which=0)
-    of_seeds = lambda i: jax.tree.map(lambda leaf: leaf[i * seeds : (i + 1) * seeds], run.meta)
-    means = np.stack([score(of_seeds(i)).after.mean(axis=1) for i in range(combinations)])
-    means = np.where(run.lost.reshape(means.shape), -np.inf, means).mean(axis=1)
-    best = run.settings[int(np.argmax(means)) * seeds]
-    return {name: [best[name]] for name in grid}
+def picked(scores: list[Scores], lost: np.ndarray, seeds: int, p: Protocol) -> Pick:
+    """Tuned: one setting and round for all seeds; else each seed's best round, or the last."""
+    means = lambda test: np.stack([one[test].after.mean(axis=1) for one in scores])
+    first = np.arange(seeds)
+    if p.tuned:
+        found = np.where(lost, -np.inf, means("tuning"))
+        each = found.reshape(len(scores), -1, seeds).mean(axis=2)
+        point, setting = np.unravel_index(np.argmax(each), each.shape)
+        return Pick(setting * seeds + first, np.full(seeds, point))
+    last = np.full(seeds, len(scores) - 1)
+    return Pick(first, np.nanargmax(means("seen"), axis=0) if p.best_round else last)
 
 
-def _train(
-    cell: Cell, chosen: Method, problem: Problem, grid: Any, *, seeds: int, count: int, **how: Any
-) -> Sweep:
-    schedule = decays_twice(max(1, count * cell.h)) if cell.switches.decays else constant
-    return sweep(
-        chosen, problem.loss, problem.net.init, problem.train,
-        seeds=seeds, grid=grid, iterations=count * cell.h, schedule=schedule, **how,
-    )  # fmt: skip
+def _tests(cell: Cell, problem: Problem, seeds: int) -> Callable[[Meta, Any], Scores]:
+    """Models and fine-tuning rates of all members -> their clients in each test."""
+    p, own = cell.switches, cell.method == "local"
+    given: dict[str, tuple[Pool, Drawn]] = {}
+    few = lambda rows, salt: drawn(rows, seeds, few=p.few_queries, salt=salt)
+    if p.tuned:
+        for salt, name in enumerate(("tuning", "seen")):
+            given[name] = (problem.test, few(half(problem.test.rows, salt), salt + 1))
+    else:
+        given["seen"] = (problem.test, few(problem.test.rows, 2))
+    if problem.unseen is not None and not own:
+        given["unseen"] = (problem.unseen, few(problem.unseen.rows, 0))
+    programs = {
+        name: scorer(problem.net, problem.loss, pool, rows, p, steps=TEST_STEPS, own=own)
+        for name, (pool, rows) in given.items()
+    }
+    read = lambda curves: reading(curves, p.mean_of_steps)
+    return lambda meta, rates: {
+        name: read(program(meta, jnp.asarray(rates))) for name, program in programs.items()
+    }
 
 
-def _scores(cell: Cell, problem: Problem, pool: Pool, seeds: int, *, which: int | None) -> Any:
-    """Models of all seeds -> their clients, on the half of the test images that `which` says."""
-    p, alone = cell.switches, cell.method == "local"
-    halved = which is not None and not p.few_queries
-    rows = half(pool.rows, which or 0) if halved else pool.rows
-    each = drawn(rows, seeds, few=p.few_queries, salt=0 if which is None else which + 1)
-    steps, rate = (LOCAL_STEPS, LOCAL_RATE) if alone else (TEST_STEPS, ALPHA)
-    score = scorer(problem.net, problem.loss, pool, each, p, steps=steps, rate=rate)
-    return lambda meta: reading(score(meta), p.mean_of_steps and not alone)
-
-
-def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """Result rows, one a metric, in the one form that all tables share."""
-    cell, run = outcome.cell, outcome.run
-    used = {"eta": run.hyper.eta} | ({"beta": run.hyper.beta} if run.method.beta != 1 else {})
-    step_sizes = {name: round(float(np.asarray(value)[0]), 6) for name, value in used.items()}
-    axes = {"h": cell.h, "clients": cell.clients, "rounds": outcome.rounds}
-    setting = {**axes, **step_sizes} if outcome.rounds else axes
+def metrics_of_outcome(outcome: Outcome) -> dict[str, Float[np.ndarray, " seeds"]]:
+    """All figures of a cell, one number a seed."""
     metrics = metrics_of(outcome.seen)
     if outcome.unseen is not None:
         found = metrics_of(outcome.unseen)
         metrics |= {f"{name}_unseen": values for name, values in found.items()}
+    return metrics
+
+
+def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
+    """Result rows, one a metric, in the one form that all tables share."""
+    cell = outcome.cell
+    axes: dict[str, Any] = {"h": cell.h, "clients": cell.clients, "k": cell.k}
+    axes["rounds"] = outcome.rounds
+    if outcome.stopped is not None:
+        axes["stopped"] = outcome.stopped
+    used = {name: value for name, value in outcome.settings[0].items() if name != "seed"}
+    setting = axes | used if outcome.rounds else axes | {"alpha": used["alpha"]}
     rows = []
-    for name, values in metrics.items():
-        lost = run.lost | ~np.isfinite(values)
+    for name, values in metrics_of_outcome(outcome).items():
+        lost = outcome.lost | ~np.isfinite(values)
         mean, std = mean_of_seeds(values, lost)
         printed = cell.printed if name == "accuracy" else (None, None)
         rows.append(
@@ -276,7 +179,7 @@ def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
                 "lost": int(lost.sum()),
                 "paper_mean": printed[0],
                 "paper_std": printed[1],
-                "samples": run.samples,
+                "samples": outcome.samples,
                 "iterations": outcome.rounds * cell.h,
                 "seconds": round(outcome.seconds, 2),
             }

@@ -25,11 +25,11 @@ class Protocol:
     best_round: bool = False  # the best of all rounds that are scored; else the last
     few_queries: bool = False  # scored on 10 images; else on all the rest of a half of the test set
     stale: bool = False  # pFedMe's subproblem takes all its steps with one gradient
-    prox: float = 100.0  # pFedMe's lambda
-    prox_steps: int = 50  # its R
+    prox: float = 15.0  # pFedMe's lambda
+    prox_steps: int = 3  # its R; 3 gradients cost what a personal step with its curvature costs
     more_mnist: bool = False  # a = 168 for MNIST's training images
     by_iterations: bool = False  # "10,000" counts local steps: rounds are divided by H
-    tuned: bool = True  # eta and beta chosen on the other half of the test images
+    tuned: bool = True  # step sizes and the round to stop at: by the other half of the test images
     unseen: bool = True  # clients that never took part are scored too
 
 
@@ -58,14 +58,27 @@ PROTOCOLS = {
         independent_hessian=True,
         stratified=True,
         few_queries=True,
+        prox=100.0,
+        prox_steps=50,
         by_iterations=True,
         tuned=False,
         unseen=False,
     ),
     "strict": Protocol(),
 }
-# What `tuned` chooses from: the sine table's range.
-ETAS, BETAS = (0.1, 0.05, 0.01, 0.005, 0.001), (0.1, 0.3, 0.5, 0.7, 0.9)
+# What `tuned` chooses from: 24 settings of every method. alpha is the fine-tuning rate too.
+_ALPHAS, _FINE = (0.01, 0.03, 0.1), (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
+_PLAIN = {"alpha": _ALPHAS, "eta": _FINE}
+_MEMORY = {"alpha": _ALPHAS, "eta": _FINE[1::2], "beta": (0.3, 0.7)}
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    "untrained": {"alpha": (*_ALPHAS, 0.3)},
+    "local": _PLAIN,
+    "fedavg": _PLAIN,
+    "per-fedavg": _PLAIN,
+    "localmoml": _MEMORY,
+    "localmoml-carried": _MEMORY,
+    "pfedme": _PLAIN,
+}
 
 
 class Setting(NamedTuple):
@@ -85,7 +98,8 @@ SETTINGS = {
 MORE_MNIST = 168
 
 CONTROLS = ("untrained", "local", "fedavg")
-METHODS = ("per-fedavg", "localmoml", "pfedme")
+CARRIED = "localmoml-carried"  # a memory that clients keep between rounds; not in the paper's table
+METHODS = ("per-fedavg", "localmoml", CARRIED, "pfedme")
 
 # Accuracy in percent as printed: data set -> method -> (H, clients a round) -> (mean, std).
 _AXES = ((4, 4), (4, 20), (10, 4), (10, 20))

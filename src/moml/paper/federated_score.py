@@ -16,14 +16,15 @@ from moml.paper.released_federated import flat, picked, span_logits
 from moml.tasks.clients import unit
 from moml.types import Batch, Loss, Meta, Params
 
-Curves = Float[np.ndarray, "seeds clients steps"]  # accuracy before, and after each step
+AT_ONCE = 8  # members scored side by side
+Curves = Float[np.ndarray, "members clients steps"]  # accuracy before, and after each step
 
 
 class Clients(NamedTuple):
-    """What every seed's clients score, in percent."""
+    """What every member's clients score, in percent."""
 
-    before: Float[np.ndarray, "seeds clients"]
-    after: Float[np.ndarray, "seeds clients"]
+    before: Float[np.ndarray, "members clients"]
+    after: Float[np.ndarray, "members clients"]
 
 
 def tuning(
@@ -32,7 +33,7 @@ def tuning(
     start: Params,
     *,
     steps: int,
-    rate: float,
+    rate: Any,
 ) -> Float[Array, " points"]:
     """The accuracy before, and after each of `steps` steps p <- p - rate grad(p)."""
 
@@ -45,16 +46,19 @@ def tuning(
 
 
 def scorer(
-    net: Model, loss: Loss, pool: Pool, rows: Drawn, p: Protocol, *, steps: int, rate: float
-) -> Callable[[Meta], Curves]:
-    """Models of all seeds -> what each of their clients scores, step by step."""
+    net: Model, loss: Loss, pool: Pool, rows: Drawn, p: Protocol, *, steps: int, own: bool = False
+) -> Callable[[Meta, Any], Curves]:
+    """Models and rates of all members -> what each of their clients scores, step by step.
+
+    Members are settings x seeds, the seeds running faster; with `own`, a model of each client.
+    """
     right = accuracy(net.predict)
 
-    def plain(meta: Meta, support: Batch, query: Batch) -> Float[Array, " points"]:
+    def plain(meta: Meta, support: Batch, query: Batch, rate: Any) -> Float[Array, " points"]:
         grad = lambda p: jax.grad(loss)(p, support)
         return tuning(grad, lambda p: right(p, query), meta, steps=steps, rate=rate)
 
-    def on_span(meta: Meta, support: Batch, query: Batch) -> Float[Array, " points"]:
+    def on_span(meta: Meta, support: Batch, query: Batch, rate: Any) -> Float[Array, " points"]:
         x = jnp.concatenate([flat(support.x), flat(query.x)])
         shots = len(support.y)
         mark = (jnp.arange(len(x)) < shots).astype(x.dtype)
@@ -69,18 +73,24 @@ def scorer(
 
     one = on_span if p.bare_elu else plain
 
-    def client(meta: Meta, at: Any) -> Float[Array, " points"]:
+    def client(meta: Meta, at: Any, rate: Any) -> Float[Array, " points"]:
         fetch = lambda rows: unit(pool.x[rows])
         query = Batch(fetch(at.query), pool.y[at.query], at.mask)
-        return one(meta, Batch(fetch(at.support), pool.y[at.support]), query)
-
-    def member(given: tuple[Meta, Any]) -> Float[Array, "clients points"]:
-        meta, at = given
-        return jax.lax.map(lambda at: client(meta, at), at, batch_size=10)
+        return one(meta, Batch(fetch(at.support), pool.y[at.support]), query, rate)
 
     fixed = jax.tree.map(jnp.asarray, rows)
-    program = jax.jit(lambda meta: jax.lax.map(member, (meta, fixed)))
-    return lambda meta: np.asarray(program(meta))
+
+    def member(given: tuple[Meta, Any, Any]) -> Float[Array, "clients points"]:
+        meta, seed, rate = given
+        at = jax.tree.map(lambda x: x[seed], fixed)
+        return jax.vmap(client, (0 if own else None, 0, None))(meta, at, rate)
+
+    @jax.jit
+    def program(meta: Meta, rates: Any) -> Any:
+        seeds = jnp.arange(len(rates), dtype=jnp.int32) % len(fixed.support)
+        return jax.lax.map(member, (meta, seeds, rates), batch_size=AT_ONCE)
+
+    return lambda meta, rates: np.asarray(program(meta, rates))
 
 
 def reading(curves: Curves, mean_of_steps: bool) -> Clients:

@@ -10,7 +10,8 @@ from moml.paper.federated import Outcome
 from moml.report.figures import PALETTE, pyplot, save
 from moml.report.tables import console
 
-COLOURS = dict(zip(("per-fedavg", "localmoml", "pfedme", "fedavg"), PALETTE, strict=False)) | {
+NAMES = ("per-fedavg", "localmoml", "pfedme", "fedavg", "localmoml-carried")
+COLOURS = dict(zip(NAMES, PALETTE, strict=False)) | {
     "untrained": "#777777",
     "local": "#aaaaaa",
 }
@@ -33,22 +34,24 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("method", no_wrap=True)
     extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
-    names = ("H", "B", "eta", "beta", "ours", "printed", *(EXTRA[name] for name in extra), "lost")
+    axes = {"k": "K", "h": "H", "clients": "B", "alpha": "alpha", "eta": "eta", "beta": "beta"}
+    axes |= {"stopped": "round"} if any("stopped" in row["setting"] for row in rows) else {}
+    names = (*axes.values(), "ours", "printed", *(EXTRA[name] for name in extra), "lost")
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     pair = lambda mean, std: "-" if mean is None else f"{mean:.1f} ± {std:.1f}"
     one = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f}"
     number = lambda value: "-" if value is None else f"{value:g}"
-    cell_of = lambda row: (row["method"], row["setting"]["h"], row["setting"]["clients"])
+    cell_of = lambda row: (row["method"], *(row["setting"][name] for name in ("k", "h", "clients")))
     by_metric = {(*cell_of(row), row["metric"]): row for row in rows}
     for row in shown:
         setting = row["setting"]
         table.add_row(
             row["method"],
-            *(number(setting.get(name)) for name in ("h", "clients", "eta", "beta")),
+            *(number(setting.get(name)) for name in axes),
             pair(row["mean"], row["std"]),
             pair(row["paper_mean"], row["paper_std"]),
-            *(one(by_metric[*cell_of(row), name]) for name in extra),
+            *(one(by_metric.get((*cell_of(row), name), {"mean": None})) for name in extra),
             str(row["lost"]),
         )
     console().print(table)
@@ -56,19 +59,21 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
 
 def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:
     """Above against rounds, below against bytes: a column an H and B, a band over seeds."""
-    panels = list(dict.fromkeys((one.cell.h, one.cell.clients) for one in outcomes))
+    panel_of = lambda one: (one.cell.k, one.cell.h, one.cell.clients)
+    panels = list(dict.fromkeys(map(panel_of, outcomes)))
     figure, grid = pyplot().subplots(
         2, len(panels), figsize=(4.6 * len(panels) + 1, 6.6), layout="constrained",
         squeeze=False, sharey=True,
     )  # fmt: skip
-    for column, (h, clients) in zip(grid.T, panels, strict=True):
+    for column, panel in zip(grid.T, panels, strict=True):
+        k, h, clients = panel
         for one in outcomes:
-            if (one.cell.h, one.cell.clients) != (h, clients):
+            if panel_of(one) != panel:
                 continue
             colour, label = COLOURS[one.cell.method], one.cell.method
-            if not one.rounds:
+            if not one.bytes_a_round:  # nothing travels: a level
                 for axes in column:
-                    level = float(np.nanmean(one.curve[0][1]))
+                    level = float(np.nanmean(one.seen.after))
                     axes.axhline(level, color=colour, linestyle=":", label=label)
                 continue
             at = np.array([done for done, _ in one.curve])
@@ -77,7 +82,7 @@ def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:
                 axes.plot(at * scale, np.nanmean(values, axis=1), color=colour, label=label)
                 low, high = np.nanmin(values, axis=1), np.nanmax(values, axis=1)
                 axes.fill_between(at * scale, low, high, color=colour, alpha=0.15, linewidth=0)
-        column[0].set_title(f"H = {h}, {clients} clients a round", fontsize=10)
+        column[0].set_title(f"K = {k}, H = {h}, {clients} clients a round", fontsize=10)
         column[0].set(xlabel="rounds")
         column[1].set(xlabel="megabytes over the network, both ways")
         column[0].legend(frameon=False, fontsize=8)
