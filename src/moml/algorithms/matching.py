@@ -40,6 +40,43 @@ def match_beta(
     return 1.0 if shots <= k else min(1.0, max(rule ** (2 - 1 / steps), least))
 
 
+def match_restart(k: int, shots: int, *, local_steps: int, restart_samples: int) -> float:
+    """The same for a memory that begins anew in each round, from K0 = `restart_samples`.
+
+    After h of H local steps the weights are (1 - beta)^h for the K0 samples and
+    beta (1 - beta)^(h - j) for the K of step j, so that its noise is that of one sample times
+
+        N(h) = (1 - beta)^2h / K0 + (beta^2 / K) sum_(i < h) (1 - beta)^2i
+
+    The largest beta whose mean of N(h) over a round is 1 / shots; where a round is too short for
+    so little noise, the beta with the least.
+
+    >>> match_restart(5, 5, local_steps=10, restart_samples=5)
+    1.0
+    >>> round(match_restart(1, 5, local_steps=10, restart_samples=2), 3)
+    0.282
+    """
+    counts = {
+        "k": k,
+        "shots": shots,
+        "local_steps": local_steps,
+        "restart_samples": restart_samples,
+    }
+    for name, count in counts.items():
+        check_count(name, count)
+
+    def noise(beta: float) -> float:
+        rest = [(1 - beta) ** (2 * h) for h in range(local_steps + 1)]
+        each = [
+            rest[h] / restart_samples + beta**2 / k * sum(rest[:h])
+            for h in range(1, local_steps + 1)
+        ]
+        return sum(each) / local_steps
+
+    tried = [i / 1000 for i in range(1000, 0, -1)]
+    return next((b for b in tried if noise(b) <= 1 / shots + 1e-12), min(tried, key=noise))
+
+
 def _both_ways(k: int, shots: int) -> float:
     """The root of beta (1 + 2 beta - beta^2) / (2 - beta) = 2K / shots, by halving.
 

@@ -38,6 +38,64 @@ class Federated:
     """Folder of all data sets; by default what MOML_DATA says."""
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Where memory pays among clients: accuracy over K, beta and shots, restarted and carried."""
+
+    dataset: str = "cifar10"
+    """mnist, cifar10 or cifar100."""
+    k: list[int] = field(default_factory=lambda: [1, 5])
+    """Samples in each of a local step's batches."""
+    memory: list[str] = field(default_factory=lambda: ["restarted", "carried"])
+    """restarted (in every round), carried (from round to round)."""
+    local_steps: int = 10
+    """H, steps of a client in a round."""
+    clients_per_round: int = 20
+    """B, of 50."""
+    rounds: int = 2000
+    """Of every training."""
+    seeds: int = 2
+    """Trained side by side, with every beta and eta."""
+    out: Path = Path("reproduce-federated-memory")
+    """Folder for the picture and the rows."""
+    json: Path | None = None
+    """File for the rows; by default rows.json in the folder."""
+    data_dir: Path | None = None
+    """Folder of all data sets; by default what MOML_DATA says."""
+
+
+def memory(command: Memory) -> None:
+    """Train every study; rows are on disk after each of them."""
+    from moml.paper import federated_memory as paper
+    from moml.paper.federated_cells import cells
+    from moml.paper.federated_data import images_of, problem_of
+    from moml.paper.federated_protocols import PROTOCOLS
+    from moml.report.federated_memory_figure import memory_figure, print_memory
+    from moml.run.files import write_json
+    from moml.run.problems import one_of
+
+    for name in ("seeds", "rounds", "local_steps", "clients_per_round"):
+        check_count(name, getattr(command, name))
+    some("k", command.k)
+    for value in command.k:
+        check_count("k", value)
+    some("memory", command.memory)
+    for kind in command.memory:
+        one_of("memory", kind, tuple(paper.MEMORIES))
+    data, h, clients = command.dataset, command.local_steps, command.clients_per_round
+    cells("strict", data, [h], [clients], None)
+    folder, rows_file = places(command.out, command.json)
+    problem = problem_of(*images_of(data, command.data_dir), data, PROTOCOLS["strict"])
+    rows: list[dict[str, Any]] = []
+    for k, kind in itertools.product(command.k, command.memory):
+        study = paper.Study(data, k, kind, h, clients, command.rounds)
+        rows += paper.measured(study, problem, command.seeds, progress=True)
+        write_json(rows, rows_file)
+    print_memory(rows)
+    print(f"picture: {memory_figure(rows, folder / f'memory-{data}')}")
+    print(f"rows:    {rows_file}")
+
+
 def federated(command: Federated) -> None:
     """Train and test every cell; rows are on disk after each of them."""
     from moml.paper import federated as table

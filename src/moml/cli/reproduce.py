@@ -99,6 +99,7 @@ Table = (
     | Annotated[oneshot.Oneshot, tyro.conf.subcommand("oneshot")]
     | Annotated[oneshot.OneshotSearch, tyro.conf.subcommand("oneshot-search")]
     | Annotated[federated.Federated, tyro.conf.subcommand("federated")]
+    | Annotated[federated.Memory, tyro.conf.subcommand("federated-memory")]
 )
 
 
@@ -264,4 +265,5 @@ COMMANDS: dict[type, Callable[[Any], None]] = {
     oneshot.Oneshot: oneshot.oneshot,
     oneshot.OneshotSearch: oneshot.search,
     federated.Federated: federated.federated,
+    federated.Memory: federated.memory,
 }

@@ -75,6 +75,9 @@ def problem_of(train: Images, test: Images, name: str, p: Protocol) -> Problem:
         unseen = pool(*_kept(train, used))
     sizes = (int(np.prod(train.x.shape[1:])), HIDDEN, HIDDEN, len(train.names))
     net = bare_mlp(*sizes) if p.bare_elu else mlp(*sizes)
+    if p.standardised:
+        own = train.x[np.concatenate(mine)] / np.float32(255)
+        net = shifted(net, float(own.mean()), float(own.std()))
     return Problem(
         train=from_rows(train.x, np.asarray(train.y, np.int32), mine),
         test=pool(test, half_and_half(test.y, CLIENTS, setting.test, SPLIT)),
@@ -82,6 +85,11 @@ def problem_of(train: Images, test: Images, name: str, p: Protocol) -> Problem:
         net=net,
         loss=cross_entropy(net.predict),
     )
+
+
+def shifted(net: Model, mean: float, std: float) -> Model:
+    """A network that is given (x - mean) / std: two numbers that the clients agree on once."""
+    return Model(net.init, lambda params, x: net.predict(params, (x - mean) / std))
 
 
 def _kept(images: Images, rows: Rows) -> tuple[Images, Rows]:
@@ -96,24 +104,24 @@ def half(rows: Rows, which: int) -> Rows:
     return [mine[which::2] for mine in rows]
 
 
-def drawn(rows: Rows, seeds: int, *, few: bool, salt: int = 0) -> Drawn:
-    """K rows to adapt on and others to score: 10 of them if `few`, else all that are left.
+def drawn(rows: Rows, seeds: int, *, few: bool, salt: int = 0, shots: int = K) -> Drawn:
+    """`shots` rows to adapt on and others to score: 10 of them if `few`, else all that are left.
 
     A seed's draw is the same for all methods, and stays the same over a run.
     """
     least = min(len(mine) for mine in rows)
-    if least < K + (TEST_QUERIES if few else 1):
-        raise DataError(f"the smallest client has {least} test images, too few for {K} shots")
-    width = TEST_QUERIES if few else max(len(mine) for mine in rows) - K
-    support = np.zeros((seeds, len(rows), K), np.int32)
+    if least < shots + (TEST_QUERIES if few else 1):
+        raise DataError(f"the smallest client has {least} test images, too few for {shots} shots")
+    width = TEST_QUERIES if few else max(len(mine) for mine in rows) - shots
+    support = np.zeros((seeds, len(rows), shots), np.int32)
     query = np.zeros((seeds, len(rows), width), np.int32)
     mask = np.zeros(query.shape, bool)
     for seed in range(seeds):
         generator = np.random.default_rng([TEST, salt, seed])
         for i, mine in enumerate(rows):
             order = generator.permutation(mine)
-            asked = order[K : K + width]
-            support[seed, i] = order[:K]
+            asked = order[shots : shots + width]
+            support[seed, i] = order[:shots]
             query[seed, i, : len(asked)] = asked
             mask[seed, i, : len(asked)] = True
     return Drawn(support, query, mask)

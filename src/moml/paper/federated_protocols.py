@@ -19,6 +19,7 @@ class Protocol:
     reused: bool = False  # one draw of S1 and S3 serves all H local steps of a round
     decays: bool = True  # eta / 10 at 50 % and again at 75 % of the rounds
     unscaled_restart: bool = False  # the batch that fills u keeps its pixels in 0 .. 255
+    standardised: bool = True  # pixels less their mean over their deviation; else 0 .. 1
     bare_elu: bool = False  # ELU, Xavier normal, no biases; else ReLU with biases
     stratified: bool = False  # as many clients from each of 4 groups
     mean_of_steps: bool = False  # accuracy: mean over the fine-tuning steps; else after the last
@@ -39,6 +40,7 @@ _RELEASED = Protocol(
     reused=True,
     decays=False,
     unscaled_restart=True,
+    standardised=False,
     bare_elu=True,
     stratified=True,
     mean_of_steps=True,
@@ -56,6 +58,7 @@ PROTOCOLS = {
     "released-scaled": replace(_RELEASED, unscaled_restart=False),
     "paper": Protocol(
         independent_hessian=True,
+        standardised=False,
         stratified=True,
         few_queries=True,
         prox=100.0,
@@ -66,12 +69,12 @@ PROTOCOLS = {
     ),
     "strict": Protocol(),
 }
-# What `tuned` chooses from: 24 settings of every method. alpha is the fine-tuning rate too.
-_ALPHAS, _FINE = (0.01, 0.03, 0.1), (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3)
-_PLAIN = {"alpha": _ALPHAS, "eta": _FINE}
-_MEMORY = {"alpha": _ALPHAS, "eta": _FINE[1::2], "beta": (0.3, 0.7)}
+# What `tuned` chooses from: 12 settings of every method. alpha is the fine-tuning rate too.
+_ALPHAS = (0.003, 0.01, 0.03)
+_PLAIN = {"alpha": _ALPHAS, "eta": (0.01, 0.02, 0.03, 0.05)}
+_MEMORY = {"alpha": _ALPHAS, "eta": (0.015, 0.03), "beta": (0.3, 0.7)}
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
-    "untrained": {"alpha": (*_ALPHAS, 0.3)},
+    "untrained": {"alpha": (*_ALPHAS, 0.1)},
     "local": _PLAIN,
     "fedavg": _PLAIN,
     "per-fedavg": _PLAIN,
