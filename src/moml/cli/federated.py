@@ -123,9 +123,10 @@ def federated(command: Federated) -> None:
         for name in dict.fromkeys(command.protocol):
             cells, outcomes = todo[data, name], []
             problem = problem_of(*images, data, cells[0].switches)
+            test = table.scores_of(problem, cells[0].switches, command.seeds)
             for cell in cells:
                 outcome = table.run_cell(
-                    cell, problem, seeds=command.seeds, budget=command.rounds, progress=True
+                    cell, problem, test, seeds=command.seeds, budget=command.rounds, progress=True
                 )
                 outcomes.append(outcome)
                 rows += table.rows_of(outcome)

@@ -14,14 +14,15 @@ from moml.algorithms.schedule import constant
 from moml.paper.federated_cells import Cell, compose, decays_twice, rounds_in, with_quirks
 from moml.paper.federated_data import Drawn, Pool, Problem, drawn, half
 from moml.paper.federated_protocols import ALPHA, BETA, ETA, GRIDS, TEST_STEPS, Protocol
-from moml.paper.federated_score import Clients, metrics_of, reading, scorer
+from moml.paper.federated_score import Clients, Curves, metrics_of, reading, scorer
 from moml.run.sweep import mean_of_seeds, sweep
 from moml.run.train import init_key
 from moml.runtime.account import cost
 from moml.types import Hyper, Meta
 
 EVERY, POINTS = 50, 10  # rounds between two scores (released); scores of a run (the others)
-Scores = dict[str, Clients]  # the test of a name -> all members' clients
+Scores = dict[str, Curves]  # the test of a name -> all members' clients
+Test = Callable[[Meta, Any, bool], Scores]  # models, fine-tuning rates, whether clients' own
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Outcome:
     lost: np.ndarray  # of these
     rounds: int
     stopped: int | None  # the round that was chosen, where one was
+    steps: int | None  # of fine-tuning; None: the mean over all steps
     curve: list[tuple[int, np.ndarray]]  # rounds, accuracy of each seed
     seen: Clients  # at the round that the protocol reports
     unseen: Clients | None
@@ -46,19 +48,21 @@ class Pick(NamedTuple):
 
     members: Int[np.ndarray, " seeds"]
     points: Int[np.ndarray, " seeds"]
+    steps: int | None = None  # of fine-tuning; None: the mean over all steps
 
     def of(self, scores: list[Scores], test: str) -> Clients:
         """These members' clients in a test."""
-        at = list(zip(self.points, self.members, strict=True))
-        get = lambda field: np.stack([getattr(scores[t][test], field)[m] for t, m in at])
-        return Clients(get("before"), get("after"))
+        at = zip(self.points, self.members, strict=True)
+        return reading(np.stack([scores[t][test][m] for t, m in at]), self.steps)
 
 
-def run_cell(cell: Cell, problem: Problem, *, seeds: int, budget: int, progress: bool) -> Outcome:
+def run_cell(
+    cell: Cell, problem: Problem, test: Test, *, seeds: int, budget: int, progress: bool
+) -> Outcome:
     """Train a cell with all its settings and seeds at once, and score it on the way."""
     p, plain, count = cell.switches, compose(cell, problem.loss), rounds_in(cell, budget)
     began, scoring = time.monotonic(), 0.0
-    score = _tests(cell, problem, seeds)
+    own = cell.method == "local"
     at: list[int] = []
     scores: list[Scores] = []
 
@@ -66,7 +70,7 @@ def run_cell(cell: Cell, problem: Problem, *, seeds: int, budget: int, progress:
         nonlocal scoring
         start = time.monotonic()
         at.append(done)
-        scores.append(score(meta, hyper.alpha))
+        scores.append(test(meta, hyper.alpha, own))
         scoring += time.monotonic() - start
 
     every = EVERY if p.best_round else math.ceil(count / POINTS)
@@ -87,8 +91,9 @@ def run_cell(cell: Cell, problem: Problem, *, seeds: int, budget: int, progress:
         lost=run.lost[pick.members],
         rounds=count,
         stopped=at[pick.points[0]] if p.tuned and count else None,
+        steps=pick.steps,
         curve=[
-            (done, one["seen"].after.mean(axis=1)[pick.members])
+            (done, reading(one["seen"][pick.members], pick.steps).after.mean(axis=1))
             for done, one in zip(at, scores, strict=True)
         ],
         seen=pick.of(scores, "seen"),
@@ -108,37 +113,43 @@ def grid_of(cell: Cell) -> dict[str, list[float]]:
 
 
 def picked(scores: list[Scores], lost: np.ndarray, seeds: int, p: Protocol) -> Pick:
-    """Tuned: one setting and round for all seeds; else each seed's best round, or the last."""
-    means = lambda test: np.stack([one[test].after.mean(axis=1) for one in scores])
-    first = np.arange(seeds)
+    """Tuned: one setting, round and number of steps for all seeds; else best round, or the last."""
+    first, last = np.arange(seeds), np.full(seeds, len(scores) - 1)
     if p.tuned:
-        found = np.where(lost, -np.inf, means("tuning"))
-        each = found.reshape(len(scores), -1, seeds).mean(axis=2)
-        point, setting = np.unravel_index(np.argmax(each), each.shape)
-        return Pick(setting * seeds + first, np.full(seeds, point))
-    last = np.full(seeds, len(scores) - 1)
-    return Pick(first, np.nanargmax(means("seen"), axis=0) if p.best_round else last)
+        found = np.stack([one["tuning"].mean(axis=1) for one in scores])  # [points, members, steps]
+        found[:, lost] = -np.inf
+        each = found.reshape(len(scores), -1, seeds, found.shape[-1]).mean(axis=2)
+        point, setting, step = np.unravel_index(np.argmax(each), each.shape)
+        return Pick(setting * seeds + first, np.full(seeds, point), int(step))
+    steps = None if p.mean_of_steps else TEST_STEPS
+    means = np.stack([reading(one["seen"], steps).after.mean(axis=1) for one in scores])
+    return Pick(first, np.nanargmax(means, axis=0) if p.best_round else last, steps)
 
 
-def _tests(cell: Cell, problem: Problem, seeds: int) -> Callable[[Meta, Any], Scores]:
-    """Models and fine-tuning rates of all members -> their clients in each test."""
-    p, own = cell.switches, cell.method == "local"
-    given: dict[str, tuple[Pool, Drawn]] = {}
+def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
+    """Models and fine-tuning rates of all members -> how their clients fare, compiled once.
+
+    Where models are the clients' own, those that never took part have none.
+    """
     few = lambda rows, salt: drawn(rows, seeds, few=p.few_queries, salt=salt)
+    given: dict[str, tuple[Pool, Drawn]] = {}
     if p.tuned:
         for salt, name in enumerate(("tuning", "seen")):
             given[name] = (problem.test, few(half(problem.test.rows, salt), salt + 1))
     else:
         given["seen"] = (problem.test, few(problem.test.rows, 2))
-    if problem.unseen is not None and not own:
+    if problem.unseen is not None:
         given["unseen"] = (problem.unseen, few(problem.unseen.rows, 0))
     programs = {
-        name: scorer(problem.net, problem.loss, pool, rows, p, steps=TEST_STEPS, own=own)
+        (name, own): scorer(problem.net, problem.loss, pool, rows, p, steps=TEST_STEPS, own=own)
         for name, (pool, rows) in given.items()
+        for own in (False, True)
+        if not own or name != "unseen"
     }
-    read = lambda curves: reading(curves, p.mean_of_steps)
-    return lambda meta, rates: {
-        name: read(program(meta, jnp.asarray(rates))) for name, program in programs.items()
+    return lambda meta, rates, own: {
+        name: program(meta, jnp.asarray(rates))
+        for (name, kind), program in programs.items()
+        if kind == own
     }
 
 
@@ -157,7 +168,7 @@ def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
     axes: dict[str, Any] = {"h": cell.h, "clients": cell.clients, "k": cell.k}
     axes["rounds"] = outcome.rounds
     if outcome.stopped is not None:
-        axes["stopped"] = outcome.stopped
+        axes |= {"stopped": outcome.stopped, "steps": outcome.steps}
     used = {name: value for name, value in outcome.settings[0].items() if name != "seed"}
     setting = axes | used if outcome.rounds else axes | {"alpha": used["alpha"]}
     rows = []

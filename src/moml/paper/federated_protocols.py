@@ -30,7 +30,9 @@ class Protocol:
     prox_steps: int = 3  # its R; 3 gradients cost what a personal step with its curvature costs
     more_mnist: bool = False  # a = 168 for MNIST's training images
     by_iterations: bool = False  # "10,000" counts local steps: rounds are divided by H
-    tuned: bool = True  # step sizes and the round to stop at: by the other half of the test images
+    tuned: bool = (
+        True  # settings, rounds and fine-tuning steps by the other half of the test images
+    )
     unseen: bool = True  # clients that never took part are scored too
 
 
@@ -69,12 +71,12 @@ PROTOCOLS = {
     ),
     "strict": Protocol(),
 }
-# What `tuned` chooses from: 12 settings of every method. alpha is the fine-tuning rate too.
-_ALPHAS = (0.003, 0.01, 0.03)
-_PLAIN = {"alpha": _ALPHAS, "eta": (0.01, 0.02, 0.03, 0.05)}
-_MEMORY = {"alpha": _ALPHAS, "eta": (0.015, 0.03), "beta": (0.3, 0.7)}
+# What `tuned` chooses from: 6 settings of every method. alpha is the fine-tuning rate too.
+_ALPHAS = (0.01, 0.03)
+_PLAIN = {"alpha": _ALPHAS, "eta": (0.02, 0.03, 0.05)}
+_MEMORY = {"alpha": _ALPHAS, "eta": (0.03,), "beta": (0.3, 0.5, 0.7)}
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
-    "untrained": {"alpha": (*_ALPHAS, 0.1)},
+    "untrained": {"alpha": (0.003, *_ALPHAS, 0.1)},
     "local": _PLAIN,
     "fedavg": _PLAIN,
     "per-fedavg": _PLAIN,

@@ -93,9 +93,9 @@ def scorer(
     return lambda meta, rates: np.asarray(program(meta, rates))
 
 
-def reading(curves: Curves, mean_of_steps: bool) -> Clients:
-    """Before, and after: the mean over all steps of fine-tuning, or what the last one left."""
-    after = curves[..., 1:].mean(axis=-1) if mean_of_steps else curves[..., -1]
+def reading(curves: Curves, steps: int | None) -> Clients:
+    """Before, and after so many steps of fine-tuning; None: the mean over all steps."""
+    after = curves[..., 1:].mean(axis=-1) if steps is None else curves[..., steps]
     return Clients(curves[..., 0], after)
 
 

@@ -35,7 +35,11 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     table.add_column("method", no_wrap=True)
     extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
     axes = {"k": "K", "h": "H", "clients": "B", "alpha": "alpha", "eta": "eta", "beta": "beta"}
-    axes |= {"stopped": "round"} if any("stopped" in row["setting"] for row in rows) else {}
+    axes |= (
+        {"stopped": "round", "steps": "steps"}
+        if any("stopped" in row["setting"] for row in rows)
+        else {}
+    )
     names = (*axes.values(), "ours", "printed", *(EXTRA[name] for name in extra), "lost")
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
