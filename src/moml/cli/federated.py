@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from moml.cli.border import places, some
-from moml.errors import check_count
+from moml.errors import DataError, check_count
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Federated:
     pfedme, and the controls untrained, local (every client by itself), fedavg; by default all."""
     seeds: int = 3
     """Trained side by side."""
+    rows: list[Path] | None = None
+    """Files of rows made earlier: print their tables, train nothing."""
     out: Path = Path("reproduce-federated")
     """Folder for pictures and rows."""
     json: Path | None = None
@@ -96,8 +98,25 @@ def memory(command: Memory) -> None:
     print(f"rows:    {rows_file}")
 
 
+def tables(files: list[Path]) -> None:
+    """The tables of rows made earlier, one a data set and protocol."""
+    from moml.report.federated_figure import in_order, print_federated
+    from moml.run.files import read_json
+
+    some("rows", files)
+    rows = [row for file in files for row in read_json(file)]
+    for row in rows:
+        if row.get("table") != "federated":
+            raise DataError(f"a row of table {row.get('table')!r}; only federated can be printed")
+    key = lambda row: (row["dataset"], row["protocol"])
+    for place in dict.fromkeys(map(key, rows)):
+        print_federated(in_order([row for row in rows if key(row) == place]))
+
+
 def federated(command: Federated) -> None:
     """Train and test every cell; rows are on disk after each of them."""
+    if command.rows is not None:
+        return tables(command.rows)
     from moml.paper import federated as table
     from moml.paper.federated_cells import cells as cells_of
     from moml.paper.federated_data import images_of, problem_of

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from moml.paper.federated import Outcome
+from moml.paper.federated_protocols import CONTROLS, METHODS
 from moml.report.figures import PALETTE, pyplot, save
 from moml.report.tables import console
 
@@ -23,6 +24,17 @@ EXTRA = {  # metrics beside the accuracy, as the table calls them
 }
 
 
+def in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of several runs in the table's order; of a cell that was run twice, the later one."""
+    methods = CONTROLS + METHODS
+    cell = lambda row: (
+        *(row["setting"][name] for name in ("k", "h", "clients")),
+        methods.index(row["method"]),
+    )
+    last = {(*cell(row), row["metric"]): row for row in rows}
+    return [last[key] for key in sorted(last)]
+
+
 def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     """One line a cell: ours, the paper's, and what the clients' spread hides."""
     from rich.table import Table
@@ -34,14 +46,14 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("method", no_wrap=True)
     extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
-    axes = {"k": "K", "h": "H", "clients": "B", "alpha": "alpha", "eta": "eta", "beta": "beta"}
-    axes |= (
-        {"stopped": "round", "steps": "steps"}
-        if any("stopped" in row["setting"] for row in rows)
-        else {}
-    )
-    names = (*axes.values(), "ours", "printed", *(EXTRA[name] for name in extra), "lost")
-    for name in names:
+    together = {  # columns that share a place
+        "K H B": ("k", "h", "clients"),
+        "alpha eta beta": ("alpha", "eta", "beta"),
+        "stop, steps": ("stopped", "steps"),
+    }
+    if not any("stopped" in row["setting"] for row in rows):
+        together.pop("stop, steps")
+    for name in (*together, "ours", "printed", *(EXTRA[name] for name in extra), "lost"):
         table.add_column(name, justify="right", no_wrap=True)
     pair = lambda mean, std: "-" if mean is None else f"{mean:.1f} ± {std:.1f}"
     one = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f}"
@@ -52,7 +64,7 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
         setting = row["setting"]
         table.add_row(
             row["method"],
-            *(number(setting.get(name)) for name in axes),
+            *(" ".join(number(setting.get(n)) for n in names) for names in together.values()),
             pair(row["mean"], row["std"]),
             pair(row["paper_mean"], row["paper_std"]),
             *(one(by_metric.get((*cell_of(row), name), {"mean": None})) for name in extra),
