@@ -37,22 +37,23 @@ def in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     """One line a cell: ours, the paper's, and what the clients' spread hides."""
+    from rich import box
     from rich.table import Table
 
     first, shown = rows[0], [row for row in rows if row["metric"] == "accuracy"]
     most = max(row["setting"]["rounds"] for row in rows)
     title = f"Federated, {first['dataset']}, protocol {first['protocol']}, up to {most:,} rounds, "
     title += f"{first['seeds']} seeds; accuracy in percent"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("method", no_wrap=True)
     extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
     together = {  # columns that share a place
         "K H B": ("k", "h", "clients"),
         "alpha eta beta": ("alpha", "eta", "beta"),
-        "stop, steps": ("stopped", "steps"),
+        "stop steps": ("stopped", "steps"),
     }
     if not any("stopped" in row["setting"] for row in rows):
-        together.pop("stop, steps")
+        together.pop("stop steps")
     for name in (*together, "ours", "printed", *(EXTRA[name] for name in extra), "lost"):
         table.add_column(name, justify="right", no_wrap=True)
     pair = lambda mean, std: "-" if mean is None else f"{mean:.1f} ± {std:.1f}"
