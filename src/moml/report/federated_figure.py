@@ -44,7 +44,9 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     most = max(row["setting"]["rounds"] for row in rows)
     title = f"Federated, {first['dataset']}, protocol {first['protocol']}, up to {most:,} rounds, "
     title += f"{first['seeds']} seeds; accuracy in percent"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
     table.add_column("method", no_wrap=True)
     extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
     together = {  # columns that share a place
