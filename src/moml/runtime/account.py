@@ -1,5 +1,6 @@
 """What rounds cost: bytes over the network, gradients at the clients, samples."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,10 +23,38 @@ class Cost(NamedTuple):
     samples: np.ndarray  # [..., clients] samples drawn
 
 
-def turnouts(chosen: Method, tasks: Tasks, key: Key, rounds: int) -> Turnout | None:
-    """Who answered in each of the first rounds of a run with this key; None where all do alike."""
+def turnouts(
+    chosen: Method, tasks: Tasks, key: Key, rounds: int, start: int = 0
+) -> Turnout | None:
+    """Who answered in `rounds` rounds of a run with this key; None where all do alike."""
     draw_one = lambda t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
-    return jax.jit(jax.vmap(draw_one))(jnp.arange(rounds, dtype=jnp.int32))
+    return jax.jit(jax.vmap(draw_one))(start + jnp.arange(rounds, dtype=jnp.int32))
+
+
+def spending(
+    chosen: Method, meta: Meta, tasks: Tasks, keys: Key
+) -> Callable[[int, int], Cost] | None:
+    """(start, rounds) -> what these rounds of a run cost, summed; None where there are no rounds.
+
+    Who answered is drawn again from the key, so it is what the run drew. `keys` is the key of a
+    run, or one of each member [members]: a Cost then has such an axis where members may differ.
+    """
+    if chosen.work is None:
+        return None
+    need = chosen.algorithm.needs
+    if not (need.dropout or need.straggle):
+        once = [np.sum(value) for value in cost(chosen, meta)]
+        return lambda start, rounds: Cost(*(rounds * value for value in once))
+    answers = lambda key, t: draw(jax.random.fold_in(key, t), need, tasks).turnout
+    of_run = jax.vmap(answers, (None, 0))
+    drawn = jax.jit(jax.vmap(of_run, (0, None)) if keys.ndim else of_run)
+
+    def spent(start: int, rounds: int) -> Cost:
+        each = cost(chosen, meta, drawn(keys, start + jnp.arange(rounds, dtype=jnp.int32)))
+        clients = [value.sum(axis=-1) for value in each[2:]]
+        return Cost(*(value.sum(axis=-1) for value in (*each[:2], *clients)))
+
+    return spent
 
 
 def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
