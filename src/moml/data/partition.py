@@ -156,6 +156,7 @@ def _enough_rows(clients: int, rows: int) -> None:
 
 
 def generator_of(seed: Seed) -> np.random.Generator:
+    """A generator from a seed; one that is given goes on."""
     if not isinstance(seed, np.random.Generator):
         check_count("seed", seed, least=0)
     return np.random.default_rng(seed)

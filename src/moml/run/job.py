@@ -106,8 +106,15 @@ def plan_of(config: Config) -> Plan:
 
 def each_of(config: Config, built: Built, tasks: Tasks, adapt: Adapt) -> Callable[..., Any]:
     """The score of each of some tasks, as the configuration has it: (meta, hyper) -> [tasks]."""
-    sizes = {"shots": config.shots, "queries": built.queries, "chunk": built.at_once}
-    return scores_on(built.score, adapt, tasks, jax.random.key(SCORED), **sizes)
+    return scores_on(
+        built.score,
+        adapt,
+        tasks,
+        jax.random.key(SCORED),
+        shots=config.shots,
+        queries=built.queries,
+        chunk=built.at_once,
+    )
 
 
 def schedule_of(config: Config) -> Schedule:

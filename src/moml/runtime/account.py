@@ -23,9 +23,7 @@ class Cost(NamedTuple):
     samples: np.ndarray  # [..., clients] samples drawn
 
 
-def turnouts(
-    chosen: Method, tasks: Tasks, key: Key, rounds: int, start: int = 0
-) -> Turnout | None:
+def turnouts(chosen: Method, tasks: Tasks, key: Key, rounds: int, start: int = 0) -> Turnout | None:
     """Who answered in `rounds` rounds of a run with this key; None where all do alike."""
     draw_one = lambda t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
     return jax.jit(jax.vmap(draw_one))(start + jnp.arange(rounds, dtype=jnp.int32))
