@@ -95,9 +95,9 @@ def plus(one: Cost, other: Cost) -> Cost:
 
 def _spent(path: Path, job: Job, done: int) -> Any:
     """What the rounds so far have cost, as the last line of metrics has it; None without rounds."""
-    rows = read(path)
     if job.cost is None:
         return None
+    rows = read(path)
     return Cost(**rows[-1][COST]) if rows and COST in rows[-1] else job.cost(0, done)
 
 

@@ -23,10 +23,15 @@ class Cost(NamedTuple):
     samples: np.ndarray  # [..., clients] samples drawn
 
 
-def turnouts(chosen: Method, tasks: Tasks, key: Key, rounds: int, start: int = 0) -> Turnout | None:
-    """Who answered in `rounds` rounds of a run with this key; None where all do alike."""
-    draw_one = lambda t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
-    return jax.jit(jax.vmap(draw_one))(start + jnp.arange(rounds, dtype=jnp.int32))
+def _answers(chosen: Method, tasks: Tasks) -> Callable[[Key, Any], Turnout | None]:
+    """(key, rounds [rounds]) -> who answered in each of these rounds of a run with this key."""
+    one = lambda key, t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
+    return jax.vmap(one, (None, 0))
+
+
+def turnouts(chosen: Method, tasks: Tasks, key: Key, rounds: int) -> Turnout | None:
+    """Who answered in each of the first rounds of a run with this key; None where all do alike."""
+    return jax.jit(_answers(chosen, tasks))(key, jnp.arange(rounds, dtype=jnp.int32))
 
 
 def spending(
@@ -41,18 +46,23 @@ def spending(
         return None
     need = chosen.algorithm.needs
     if not (need.dropout or need.straggle):
-        once = [np.sum(value) for value in cost(chosen, meta)]
+        once = _summed(cost(chosen, meta), tasks)
         return lambda start, rounds: Cost(*(rounds * value for value in once))
-    answers = lambda key, t: draw(jax.random.fold_in(key, t), need, tasks).turnout
-    of_run = jax.vmap(answers, (None, 0))
-    drawn = jax.jit(jax.vmap(of_run, (0, None)) if keys.ndim else of_run)
+    answers = _answers(chosen, tasks)
+    drawn = jax.jit(jax.vmap(answers, (0, None)) if keys.ndim else answers)
 
     def spent(start: int, rounds: int) -> Cost:
-        each = cost(chosen, meta, drawn(keys, start + jnp.arange(rounds, dtype=jnp.int32)))
-        clients = [value.sum(axis=-1) for value in each[2:]]
-        return Cost(*(value.sum(axis=-1) for value in (*each[:2], *clients)))
+        who = drawn(keys, start + jnp.arange(rounds, dtype=jnp.int32))
+        return Cost(*(value.sum(axis=-1) for value in _summed(cost(chosen, meta, who), tasks)))
 
     return spent
+
+
+def _summed(each: Cost, tasks: Tasks) -> Cost:
+    """Of all clients together; a sample of an episode is one image of every class."""
+    down, up, *clients = each
+    gradients, products, samples = (value.sum(axis=-1) for value in clients)
+    return Cost(down, up, gradients, products, tasks.ways * samples)
 
 
 def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
