@@ -48,7 +48,7 @@ def paired_halves(
     >>> y, z = np.repeat(np.arange(4), 50), np.repeat(np.arange(4), 20)
     >>> split = paired_halves(y, z, clients=4, unseen=2, seed=0, a=4)
     >>> [len(mine) for mine in split.train], [len(mine) for mine in split.unseen]
-    ([8, 8, 10, 10], [8, 10])
+    ([8, 8, 10, 10], [10, 12])
     """
     check_count("clients", clients, least=2)
     names, code, have = classes_in(train)

@@ -1,54 +1,73 @@
 """Clients on a terminal: what groups of them score, who scores worst, what their rounds cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from moml.report.tables import console
 
+NAMES = {"took-part": "took part", "unseen": "never took part"}
+FIGURES = {  # of a group, as its table calls them
+    "before": "accuracy_before",
+    "after": "test_accuracy",
+    "worst tenth": "worst_decile",
+    "spread": "spread",
+}
 SHOWN = 20  # clients; of more, the worst half as many
+Row = dict[str, Any]
 
 
-def print_clients(rows: Sequence[dict[str, Any]], title: str) -> None:
-    """A table of groups of clients, and one of single clients for the first number of shots."""
-    from rich.table import Table
-
-    groups: dict[tuple[int, str], dict[str, float]] = {}
-    each: dict[tuple[str, int], dict[str, float]] = {}
+def print_clients(rows: Sequence[Row], title: str) -> None:
+    """What groups of clients score; then single clients, for the first number of shots."""
+    groups = _gathered((row for row in rows if "client" not in row["setting"]), "shots", "group")
+    _print(
+        f"{title}, %",
+        ("clients", "shots", "count", *FIGURES),
+        [
+            [NAMES[name], str(shots), str(line["clients"]), *_told(line, *FIGURES.values())]
+            for (shots, name), line in groups.items()
+        ],
+    )
     first = rows[0]["setting"]["shots"]
-    for row in rows:
-        at = row["setting"]
-        if "client" not in at:
-            line = groups.setdefault((at["shots"], at["group"]), {"clients": at["clients"]})
-            line[row["metric"]] = row["mean"]
-        elif at["shots"] == first:
-            line = each.setdefault((at["group"], at["client"]), {"images": at["images"]})
-            line[row["metric"]] = row["mean"]
-    table = Table(title=f"{title}, %", title_justify="left")
-    names = ("shots", "clients", "", "before", "after", "worst tenth", "spread")
-    for name in names:
-        table.add_column(name, justify="left" if name == "clients" else "right")
-    for (shots, name), line in groups.items():
-        told = [line[key] for key in KEYS]
-        table.add_row(
-            str(shots), NAMES[name], str(line["clients"]), *(f"{value:.1f}" for value in told)
-        )
-    console().print(table)
+    single = (
+        row for row in rows if "client" in row["setting"] and row["setting"]["shots"] == first
+    )
+    each = _gathered(single, "group", "client")
     ranked = sorted(each.items(), key=lambda item: item[1]["test_accuracy"])
     few = ranked if len(ranked) <= SHOWN else ranked[: SHOWN // 2]
     which = "" if few is ranked else f"; the worst {len(few)} of {len(ranked)}, --json has all"
-    worst = Table(title=f"each client, {first} shots{which}", title_justify="left")
-    for name in ("clients", "number", "test images", "before", "after"):
-        worst.add_column(name, justify="left" if name == "clients" else "right")
-    for (name, number), line in few:
-        before, after = line["accuracy_before"], line["test_accuracy"]
-        worst.add_row(
-            NAMES[name], str(number), str(line["images"]), f"{before:.1f}", f"{after:.1f}"
-        )
-    console().print(worst)
+    _print(
+        f"single clients, {first} shots{which}",
+        ("clients", "number", "test images", "before", "after"),
+        [
+            [NAMES[name], str(number), str(line["images"]),
+             *_told(line, "accuracy_before", "test_accuracy")]
+            for (name, number), line in few
+        ],
+    )  # fmt: skip
 
 
-NAMES = {"took-part": "took part", "unseen": "never took part"}
-KEYS = ("accuracy_before", "test_accuracy", "worst_decile", "spread")
+def _gathered(rows: Iterable[Row], *axes: str) -> dict[tuple[Any, ...], Row]:
+    """The settings and all metrics of the rows that agree in these axes."""
+    lines: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        line = lines.setdefault(tuple(row["setting"][axis] for axis in axes), dict(row["setting"]))
+        line[row["metric"]] = row["mean"]
+    return lines
+
+
+def _told(line: Row, *metrics: str) -> list[str]:
+    return [f"{line[metric]:.1f}" for metric in metrics]
+
+
+def _print(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="left" if name == "clients" else "right")
+    for line in lines:
+        table.add_row(*line)
+    console().print(table)
 
 
 def cost_line(cost: Mapping[str, int]) -> str:
