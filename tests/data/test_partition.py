@@ -163,7 +163,11 @@ TEN = np.repeat(np.arange(10), 20)
         (ConfigError, lambda: half_and_half(TEN, 4, 2, -1), "seed must be"),
         (DataError, lambda: dirichlet(TEN, 201, 1.0, 0), "201 clients, but there are only 200"),
         (DataError, lambda: dirichlet(TEN, 20, 1.0, 0, 11), "20 clients with 11 rows each"),
-        (DataError, lambda: dirichlet(TEN, 20, 1e-3, 0, 9), "1,000 draws at alpha = 0.001"),
+        (
+            DataError,
+            lambda: dirichlet(TEN, 20, 1e-3, 0, 9),
+            "1,000 draws at concentration (alpha) 0.001",
+        ),
         (ConfigError, lambda: dirichlet(TEN, 0, 1.0, 0), "clients must be"),
         (ConfigError, lambda: dirichlet(TEN, 4, 0.0, 0), "alpha must be above 0"),
         (ConfigError, lambda: dirichlet(TEN, 4, float("nan"), 0), "alpha must be above 0"),

@@ -63,8 +63,20 @@ of_problem = {
         "norm": st.sampled_from(list(NORMS)),
         "hidden": widths,
     },
+    "clients": {
+        "dataset": st.sampled_from(["mnist", "cifar10", "cifar100"]),
+        "n": st.integers(2, 2**31 - 1),
+        "unseen": st.integers(0, 2**31 - 1),
+        "partition": st.sampled_from(["half-and-half", "dirichlet", "pathological"]),
+        "a": st.none() | st.integers(2, 2**31 - 1),
+        "test_a": st.none() | st.integers(2, 2**31 - 1),
+        "concentration": st.floats(1e-30, 1e9),
+        "smallest": counts,
+        "classes": st.integers(1, 10),
+        "hidden": widths,
+    },
 }
-SHOTS = {"sine": 2**31, "episodes": 20}
+SHOTS = {"sine": 2**31, "episodes": 20, "clients": 2**31}
 
 
 @st.composite
@@ -91,7 +103,7 @@ def configs(draw):
         "local_steps": st.integers(2, 2**31 - 1),  # 1 has no stragglers
         "dropout": st.floats(1e-30, 0.99),
         "straggle": shares,
-        "weighted": st.booleans() if kind == "synthetic" else st.just(False),
+        "weighted": st.booleans() if kind in ("synthetic", "clients") else st.just(False),
         "at_once": counts,
         "prox": positive,
         "prox_steps": counts,

@@ -84,9 +84,12 @@ def test_every_number_and_none_can_be_given(kind):
             elif types[0] in (int, float) and hint != tuple[int, ...]:
                 words += [f"--{prefix}{name}", "1" if name not in ("classes", "ways") else "2"]
                 numbers.add(name)
-        shots = ["--problem.samples", "100"] if prefix and kind == "synthetic" else []
-        start = {"episodes": "omniglot-small"}.get(kind, kind)
-        config, _ = train(start, "--out", "run", *words, *shots)
+        more = {  # what goes with so small numbers
+            "synthetic": ["--problem.samples", "100"] if prefix else [],
+            "clients": ["--problem.partition", "dirichlet", "--tasks-per-step", "None"],
+        }
+        start = {"episodes": "omniglot-small", "clients": "mnist-clients"}.get(kind, kind)
+        config, _ = train(start, "--out", "run", *words, *more.get(kind, []))
         own = config.problem if prefix else config
         assert all(getattr(own, name) in (1, 2, 100) for name in numbers)
         assert all(getattr(own, name) is None for name in nones)

@@ -24,7 +24,7 @@ from tests.run.processes import (  # noqa: F401
 METHODS = {
     "moml-v1": [],
     "moml-v2": [],
-    "localmoml": ["--carried", "True"],
+    "localmoml": ["--carried", "True", "--dropout", "0.3", "--straggle", "0.3"],
     "moml": [],  # with Adam
 }
 STEPS = 96_000  # long enough that a process is not done before it is stopped, also under load

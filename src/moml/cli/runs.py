@@ -59,7 +59,11 @@ class Resume:
 
 @dataclass(frozen=True)
 class Score:
-    """Score a run's model again, with other shots, steps or test tasks than it was begun with."""
+    """Score a run's model again, with other shots, steps or test tasks than it was begun with.
+
+    Of a run on clients: accuracy of every client before and after it adapts, the worst tenth, the
+    spread, and the same of clients that never took part; --json has a row for each client.
+    """
 
     run: tyro.conf.Positional[Path]
     """Its folder."""
@@ -68,7 +72,7 @@ class Score:
     steps: int | None = None
     """Steps to adapt with."""
     tasks: int | None = None
-    """Unseen tasks to score on."""
+    """Unseen tasks to score on; of clients all are scored."""
     alone: bool = False
     """Episodes: ask about one image at a time, so that no answer depends on the others."""
     best: bool = False
@@ -97,11 +101,16 @@ def _rows_file(path: Path | None) -> Path | None:
     return path
 
 
-def _report(rows: list[dict], title: str, file: Path | None, folder: Path) -> None:
+def _report(
+    rows: list[dict], title: str, file: Path | None, folder: Path, spent: dict | None = None
+) -> None:
+    from moml.report.client_tables import cost_line, print_clients
     from moml.report.tables import print_rows
     from moml.run.files import write_json
 
-    print_rows(rows, title)
+    (print_clients if "group" in rows[0]["setting"] else print_rows)(rows, title)
+    if spent is not None:
+        print(f"cost:   {cost_line(spent)}")
     if file is not None:
         write_json(rows, file)
         print(f"rows:   {file}")
@@ -122,7 +131,7 @@ def train(arguments: Sequence[str]) -> None:
     began = time.monotonic()
     config, job = runs.train(config, own.out, progress=True, board=own.tensorboard)
     row = runs.last_row(config, job, own.out, time.monotonic() - began)
-    _report([row], f"{config.method}, {row['metric']}", file, own.out)
+    _report([row], f"{config.method}, {row['metric']}", file, own.out, runs.spent(own.out))
 
 
 def sweep(arguments: Sequence[str]) -> None:
@@ -154,7 +163,8 @@ def resume(command: Resume) -> None:
         command.run, command.allow_change, progress=True, board=command.tensorboard
     )
     row = runs.last_row(config, job, command.run, time.monotonic() - began)
-    _report([row], f"{config.method}, {row['metric']}", file, command.run)
+    spent = runs.spent(command.run)
+    _report([row], f"{config.method}, {row['metric']}", file, command.run, spent)
 
 
 def score(command: Score) -> None:

@@ -7,6 +7,8 @@ from moml.data.images import counts as counts
 from moml.data.images import shrunk as shrunk
 from moml.data.images import stacked as stacked
 from moml.data.owners import by_column as by_column
+from moml.data.paired import paired_halves as paired_halves
+from moml.data.paired import paired_shares as paired_shares
 from moml.data.partition import dirichlet as dirichlet
 from moml.data.partition import half_and_half as half_and_half
 from moml.data.partition import pathological as pathological

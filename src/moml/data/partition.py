@@ -31,24 +31,30 @@ def half_and_half(y: Any, clients: int, a: int, seed: Seed) -> Rows:
     >>> per_client(np.repeat(np.arange(4), 20), rows).tolist()
     [[4, 4, 0, 0], [4, 4, 0, 0], [2, 0, 8, 0], [0, 2, 0, 8]]
     """
-    labels, code, have = _classes(y)
+    labels, code, have = classes_in(y)
     check_count("clients", clients, least=2)
     check_count("a", a, least=2)
     if len(have) < 2:
         raise DataError(f"half and half needs two classes; all labels are {labels[0]}")
-    few, half = clients // 2, len(have) // 2
-    other = np.arange(clients - few)
-    counts = np.zeros((clients, len(have)), int)
-    counts[:few, :half] = a
-    counts[few + other, other % half] = a // 2
-    counts[few + other, half + other % (len(have) - half)] = 2 * a
+    counts = half_counts(clients, len(have), a)
     need = counts.sum(axis=0)
     for k in np.flatnonzero(need > have)[:1]:
         raise DataError(
             f"class {labels[k]} has {have[k]:,} rows; "
             f"{clients} clients with a = {a} need {need[k]:,} of it"
         )
-    return _deal(code, counts, _generator(seed))
+    return deal(code, counts, generator_of(seed))
+
+
+def half_counts(clients: int, classes: int, a: int) -> Counts:
+    """The table of `half_and_half`: how many rows of each class every client is to have."""
+    few, half = clients // 2, classes // 2
+    other = np.arange(clients - few)
+    counts = np.zeros((clients, classes), int)
+    counts[:few, :half] = a
+    counts[few + other, other % half] = a // 2
+    counts[few + other, half + other % (classes - half)] = 2 * a
+    return counts
 
 
 def dirichlet(y: Any, clients: int, alpha: float, seed: Seed, least: int = 1) -> Rows:
@@ -62,14 +68,14 @@ def dirichlet(y: Any, clients: int, alpha: float, seed: Seed, least: int = 1) ->
     >>> sum(len(mine) for mine in rows)
     100
     """
-    _, code, have = _classes(y)
+    _, code, have = classes_in(y)
     _enough_rows(clients, len(code))
     check_count("least", least, least=0)
     if not 0 < alpha <= 1e9:
         raise ConfigError(f"alpha must be above 0 and at most 1e9; given {alpha!r}")
     if clients * least > len(code):
         raise DataError(f"{clients} clients with {least} rows each, but there are {len(code):,}")
-    generator = _generator(seed)
+    generator = generator_of(seed)
     best = 0
     for _ in range(DRAWS):
         share = generator.dirichlet(np.full(clients, float(alpha)), len(have))
@@ -78,11 +84,12 @@ def dirichlet(y: Any, clients: int, alpha: float, seed: Seed, least: int = 1) ->
         counts = np.diff(np.minimum(ends, have[:, None]), axis=1, prepend=0).T
         smallest = int(counts.sum(axis=1).min())
         if smallest >= least:
-            return _deal(code, counts, generator)
+            return deal(code, counts, generator)
         best = max(best, smallest)
     raise DataError(
-        f"{DRAWS:,} draws at alpha = {alpha:g}: at best the smallest of {clients} clients had "
-        f"{best} rows, asked for {least}; take a larger alpha, a smaller least or fewer clients"
+        f"{DRAWS:,} draws at concentration (alpha) {alpha:g}: at best the smallest of {clients} "
+        f"clients had {best} rows, asked for {least}; take a larger concentration, fewer rows or "
+        "fewer clients"
     )
 
 
@@ -97,7 +104,7 @@ def pathological(y: Any, clients: int, c: int, seed: Seed) -> Rows:
     >>> (per_client(y, pathological(y, clients=6, c=2, seed=0)) > 0).sum(axis=1).tolist()
     [2, 2, 2, 2, 2, 2]
     """
-    _, code, have = _classes(y)
+    _, code, have = classes_in(y)
     _enough_rows(clients, len(code))
     check_count("c", c, below=len(have) + 1)
     most = np.minimum(have, clients)  # shards of a class: one a client, none empty
@@ -111,7 +118,7 @@ def pathological(y: Any, clients: int, c: int, seed: Seed) -> Rows:
     shards = np.ones(len(have), int)
     for _ in range(clients * c - len(have)):  # one more where they are largest
         shards[np.argmax(np.where(shards < most, have / shards, 0))] += 1
-    generator = _generator(seed)
+    generator = generator_of(seed)
     left, counts = shards.copy(), np.zeros((clients, len(have)), int)
     for client in generator.permutation(clients):
         # the c classes with most shards left: none is left with more shards than clients
@@ -120,7 +127,7 @@ def pathological(y: Any, clients: int, c: int, seed: Seed) -> Rows:
         left[mine] -= 1
     nth = np.cumsum(counts, axis=0)  # which of its class's shards it is, from 1
     counts *= have // shards + (nth <= have % shards)
-    return _deal(code, counts, generator)
+    return deal(code, counts, generator)
 
 
 def per_client(y: Any, rows: Rows) -> Counts:
@@ -129,11 +136,11 @@ def per_client(y: Any, rows: Rows) -> Counts:
     >>> per_client(["a", "b", "a"], [np.array([0, 2]), np.array([1])]).tolist()
     [[2, 0], [0, 1]]
     """
-    _, code, have = _classes(y)
+    _, code, have = classes_in(y)
     return np.stack([np.bincount(code[mine], minlength=len(have)) for mine in rows])
 
 
-def _classes(y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def classes_in(y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The labels that occur, the number of each row's, and how many rows each has."""
     y = np.asarray(y)
     if y.ndim != 1 or not len(y) or y.dtype.kind not in "biuU":
@@ -148,13 +155,14 @@ def _enough_rows(clients: int, rows: int) -> None:
         raise DataError(f"{clients:,} clients, but there are only {rows:,} rows")
 
 
-def _generator(seed: Seed) -> np.random.Generator:
+def generator_of(seed: Seed) -> np.random.Generator:
+    """A generator from a seed; one that is given goes on."""
     if not isinstance(seed, np.random.Generator):
         check_count("seed", seed, least=0)
     return np.random.default_rng(seed)
 
 
-def _deal(code: np.ndarray, counts: Counts, generator: np.random.Generator) -> Rows:
+def deal(code: np.ndarray, counts: Counts, generator: np.random.Generator) -> Rows:
     """Random rows of every class to the clients, as many as counts says."""
     clients = np.arange(len(counts))
     owner = np.full(len(code), -1)

@@ -12,7 +12,16 @@ from moml.algorithms.adapt import named
 from moml.algorithms.options import Options
 from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError, check_count
-from moml.run.problems import PROBLEMS, Episodes, Problem, Sine, Synthetic, not_negative, one_of
+from moml.run.problems import (
+    PROBLEMS,
+    Clients,
+    Episodes,
+    Problem,
+    Sine,
+    Synthetic,
+    not_negative,
+    one_of,
+)
 from moml.run.train import hyper_of
 
 T = TypeVar("T")
@@ -22,6 +31,7 @@ FROM_0 = {
     "seed",
     "score_every",
     "problem.validation",
+    "problem.unseen",
 }  # every other whole number is a count, from 1
 SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
@@ -31,7 +41,7 @@ class Config:
     """One run: the problem, the method, its step sizes, how long, and what is kept of it."""
 
     problem: Problem
-    """What is learned: sine, synthetic or episodes, with fields of its own."""
+    """What is learned: sine, synthetic, episodes or clients, with fields of its own."""
     method: str = "moml"
     """maml, fo-maml, hf-maml, moml-v1, moml-v2, scgd, nasa, bspiderboost, reptile, localmoml,
     per-fedavg, pfedme, fedavg, ditto, meta-sgd, anil, protonet or moml; `moml methods` has a line
@@ -51,14 +61,14 @@ class Config:
     k: int = 1
     """Samples in each of S1, S2, S3; in episodes, of each class; from 1."""
     tasks_per_step: int | None = None
-    """Tasks in a step, B; from 1 to problem.n. By default 3."""
+    """Tasks in a step, clients in a round, B; from 1 to problem.n. By default 3."""
     shots: int = 10
     """Samples that a user will adapt on (in episodes, of each class): scores use as many, moml
     matches beta to it; from 1."""
     test_steps: int = 10
     """Steps that a user will adapt with: scores take as many, moml's beta heeds it; from 1."""
     test_tasks: int = 500
-    """Unseen tasks that a score is the mean of; from 1."""
+    """Unseen tasks that a score is the mean of; from 1. Of clients all are scored."""
     inner_steps: int = 1
     """Gradient steps of one adaptation in training; from 1."""
     curvature: str | None = None
@@ -137,6 +147,16 @@ _FEW_SHOT = Config(
     score_every=2_500,
     test_tasks=600,
 )
+_CLIENTS = Config(
+    Clients(a=68),  # the paper's
+    method="localmoml",
+    iterations=20_000,
+    k=5,
+    tasks_per_step=10,
+    shots=5,
+    log_every=500,
+    score_every=5_000,
+)
 STARTS = {
     "sine": Config(Sine()),
     "synthetic": Config(Synthetic()),
@@ -152,6 +172,9 @@ STARTS = {
         test_tasks=200,
     ),
     "cifar100": replace(_FEW_SHOT, problem=Episodes("cifar100", ways=5, rotations=False)),
+    "mnist-clients": replace(_CLIENTS, problem=Clients("mnist", a=68)),
+    "cifar10-clients": _CLIENTS,
+    "cifar100-clients": replace(_CLIENTS, problem=Clients("cifar100", a=68)),
 }
 
 
@@ -200,9 +223,8 @@ def check(config: Config) -> Config:
         raise ConfigError(
             f"shots must leave some of a task's {least} samples to score on; given {config.shots}"
         )
-    if config.weighted and least is None:
-        kind = kind_of(config.problem)
-        raise ConfigError(f"weighted needs tasks of known sizes; those of {kind} have no end")
+    if config.weighted and isinstance(config.problem, Sine):
+        raise ConfigError("weighted needs tasks of known sizes; those of sine have no end")
     if config.score_every % config.log_every:
         raise ConfigError(
             f"score_every must be 0 or a multiple of log_every = {config.log_every}; "

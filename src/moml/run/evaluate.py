@@ -10,38 +10,76 @@ from jaxtyping import Array, Float, Int
 from moml.errors import ConfigError, DataError, check_count
 from moml.run.check import check_loss
 from moml.run.train import Learner
+from moml.tasks.sampler import shuffled
 from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Tasks
 
 Score = Callable[[Params, Any, Any], Float[Array, ""]]  # personal parameters, support, query
 
 
 def scores_on(
-    score: Score, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int, chunk: int
+    score: Score,
+    adapt: Adapt,
+    tasks: Tasks,
+    key: Key,
+    *,
+    shots: int,
+    queries: int | None,
+    chunk: int,
 ) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
-    """Each task's score on `queries` samples after adapting on `shots` others."""
+    """Each task's score on `queries` samples after adapting on `shots` others; None: on all others.
+
+    All others are padded to the largest task's, with a mask: `score` must honour it.
+    """
     if tasks.n is None:
         raise ConfigError("scores need a fixed set of test tasks; given: a stream")
-    if tasks.least is not None and shots + queries > tasks.least:
+    if tasks.least is not None and shots + (queries or 1) > tasks.least:
         raise ConfigError(
-            f"{shots} shots and {queries} queries, but the smallest task has {tasks.least} samples"
+            f"{shots} shots and {queries or 1} queries, but the smallest task has {tasks.least} "
+            "samples"
         )
     n = tasks.n
+    both = _some(tasks, shots, queries) if queries is not None else _all(tasks, shots)
 
     def scores(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
         def one(i: Int[Array, ""]) -> Float[Array, ""]:
-            drawn = tasks.draw(jax.random.fold_in(key, i), i[None], shots + queries)
-
-            def part(cut: slice) -> Any:
-                samples = tasks.fetch(i[None], jax.tree.map(lambda x: x[:, cut], drawn))
-                return jax.tree.map(lambda x: x[0], samples)
-
-            support, query = part(slice(shots)), part(slice(shots, None))
+            support, query = both(jax.random.fold_in(key, i), i)
             mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
             return score(mine, support, query)
 
         return jax.lax.map(one, jnp.arange(n), batch_size=min(chunk, n))
 
     return scores
+
+
+def _part(tasks: Tasks, i: Int[Array, ""], drawn: Any, cut: slice) -> Any:
+    samples = tasks.fetch(i[None], jax.tree.map(lambda x: x[:, cut], drawn))
+    return jax.tree.map(lambda x: x[0], samples)
+
+
+def _some(tasks: Tasks, shots: int, queries: int) -> Callable[[Key, Int[Array, ""]], Any]:
+    def both(key: Key, i: Int[Array, ""]) -> Any:
+        drawn = tasks.draw(key, i[None], shots + queries)
+        return tuple(_part(tasks, i, drawn, cut) for cut in (slice(shots), slice(shots, None)))
+
+    return both
+
+
+def _all(tasks: Tasks, shots: int) -> Callable[[Key, Int[Array, ""]], Any]:
+    """`shots` rows of a task, and the rest of its rows with a mask."""
+    if tasks.n is None or tasks.sizes is None:
+        raise ConfigError("to score on all other samples, tasks must have sizes")
+    sizes = tasks.sizes
+    width = int(jnp.max(sizes(jnp.arange(tasks.n))))
+    place = jnp.arange(width, dtype=jnp.int32)
+
+    def both(key: Key, i: Int[Array, ""]) -> Any:
+        own = sizes(i[None])[0]
+        rows = shuffled(key, own, width)
+        padded = jnp.where(place < own, rows, rows[0])[None]
+        query = _part(tasks, i, padded, slice(shots, None))
+        return _part(tasks, i, padded, slice(shots)), query._replace(mask=place[shots:] < own)
+
+    return both
 
 
 def errors_on(

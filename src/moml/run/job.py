@@ -30,9 +30,12 @@ from moml.run.train import (
     start,
 )
 from moml.runtime import simulate
-from moml.types import Hyper, Meta
+from moml.runtime.account import Cost, spending
+from moml.types import Adapt, Hyper, Key, Meta, Tasks
 
 Row = dict[str, Any]
+Spending = Callable[[int, int], Cost]
+SCORED = 1001  # seed of the samples that scores use
 
 
 class Job(NamedTuple):
@@ -48,6 +51,7 @@ class Job(NamedTuple):
     stretch: Callable[[Any, int, int], tuple[Any, Row]]  # carry, start, size; raises Diverged
     score: Callable[[Any], Any]  # carry -> error on unseen tasks, of each member
     samples: Callable[[int], int]  # drawn in so many steps
+    cost: Spending | None = None  # of the rounds from one on, so many, where there are rounds
 
 
 class Members(NamedTuple):
@@ -73,6 +77,12 @@ class Plan(NamedTuple):
         each = simulate.samples_per_step(self.method.algorithm.needs)
         return (steps * each + samples_to_fill(self.method)) * self.built.tasks.ways
 
+    def cost(self, hyper: Hyper, keys: Key) -> Spending | None:
+        """What the rounds of a run, or of many, cost; None where there are none."""
+        first = lambda hyper: self.method.algorithm.init(self.built.init(init_key(0)), hyper)
+        meta = jax.eval_shape(first, hyper).meta
+        return spending(self.method, meta, self.built.tasks, keys)
+
 
 def plan_of(config: Config) -> Plan:
     """Compose a configuration's method for its problem."""
@@ -83,10 +93,7 @@ def plan_of(config: Config) -> Plan:
     check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, config.k)
     once = chosen.algorithm.iterations
     schedule = schedule_of(config)
-    adapt = chosen.adaptation(config.test_steps)
-    key = jax.random.key(1001)  # of the samples that scores use
-    sizes = {"shots": config.shots, "queries": built.queries, "chunk": built.at_once}
-    each = scores_on(built.score, adapt, built.unseen, key, **sizes)
+    each = each_of(config, built, built.unseen, chosen.adaptation(config.test_steps))
     return Plan(
         built,
         chosen,
@@ -94,6 +101,19 @@ def plan_of(config: Config) -> Plan:
         lambda meta, hyper: jnp.mean(each(meta, hyper)),
         math.ceil(config.iterations / once),
         max(1, config.log_every // once),
+    )
+
+
+def each_of(config: Config, built: Built, tasks: Tasks, adapt: Adapt) -> Callable[..., Any]:
+    """The score of each of some tasks, as the configuration has it: (meta, hyper) -> [tasks]."""
+    return scores_on(
+        built.score,
+        adapt,
+        tasks,
+        jax.random.key(SCORED),
+        shots=config.shots,
+        queries=built.queries,
+        chunk=built.at_once,
     )
 
 
@@ -135,7 +155,7 @@ def single(config: Config, plan: Plan | None = None) -> Job:
     scored = lambda state: score(state.meta, hyper)
     return Job(
         config.method, plan.method, plan.built.metric, plan.built.higher, plan.steps, plan.length,
-        first, stretch, scored, plan.samples,
+        first, stretch, scored, plan.samples, plan.cost(hyper, key),
     )  # fmt: skip
 
 
@@ -173,5 +193,5 @@ def many(config: Config, settings: list[Row], plan: Plan, program: Any) -> Job:
     name = f"{config.method} x {len(settings)}"
     return Job(
         name, plan.method, plan.built.metric, plan.built.higher, plan.steps, plan.length, first,
-        stretch, scored, plan.samples,
+        stretch, scored, plan.samples, plan.cost(rows[0], keys),
     )  # fmt: skip

@@ -20,6 +20,7 @@ from moml.errors import CheckpointError, ConfigError, DataError
 COUNTS = ("step", "iterations", "samples")  # whole numbers: of all members alike
 VALUES = ("loss", "norm", "score")  # in a sweep lists over its members; score null unless scored
 FIELDS = COUNTS + VALUES
+COST = "cost"  # of methods with rounds besides: whole numbers, what all rounds so far have cost
 
 
 class Mark(NamedTuple):
@@ -54,11 +55,13 @@ class Metrics:
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Append one row with the fields of FIELDS; what is not finite becomes null."""
-        if set(row) != set(FIELDS):
+        if set(row) - {COST} != set(FIELDS):
             raise DataError(f"a metrics row has {', '.join(FIELDS)}; given {', '.join(row)}")
         counts = {name: int(row[name]) for name in COUNTS}
         values = {name: _plain(row[name]) for name in VALUES}
-        told = json.dumps(counts | values, separators=(",", ":"), allow_nan=False)
+        cost = {name: np.asarray(value, int).tolist() for name, value in row.get(COST, {}).items()}
+        whole = counts | values | ({COST: cost} if cost else {})
+        told = json.dumps(whole, separators=(",", ":"), allow_nan=False)
         line = told.encode() + b"\n"
         self._digest.update(line)
         try:

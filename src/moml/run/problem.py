@@ -7,12 +7,13 @@ from typing import Any, NamedTuple, assert_never
 import jax
 import numpy as np
 
-from moml.data import pools
+from moml.data import Images, by_group, dirichlet, load, pathological, pools
+from moml.data.paired import Paired, paired_halves, paired_shares
 from moml.errors import ConfigError
 from moml.models import Model, accuracy, accuracy_alone, conv4, cross_entropy, mlp, mse
 from moml.run.config import Config
-from moml.run.problems import Episodes, Sine, Synthetic
-from moml.tasks import episodes, sine, synthetic, unseen_sine
+from moml.run.problems import Clients, Episodes, Sine, Synthetic
+from moml.tasks import episodes, from_rows, sine, synthetic, unseen_sine
 from moml.tasks.episodes import overlapping, parted, rotated
 from moml.types import Key, Loss, Params, Tasks
 
@@ -28,12 +29,13 @@ class Built(NamedTuple):
     init: Callable[[Key], Params]
     features: Any  # what the network's head is given
     tasks: Tasks
-    unseen: Tasks
+    unseen: Tasks  # what a score is the mean of
     metric: str  # what the scores on unseen tasks are
     score: Callable[[Params, Any, Any], Any]  # personal parameters, support, query
-    queries: int  # samples, or samples a class, that a score asks about
+    queries: int | None  # samples, or samples a class, that a score asks about; None: all others
     higher: bool = False  # whether a higher score is better
     at_once: int = 256  # tasks scored side by side
+    strangers: Tasks | None = None  # of clients: those that never take part
 
 
 def build(config: Config) -> Built:
@@ -57,6 +59,8 @@ def build(config: Config) -> Built:
             return _by_loss(net, cross_entropy(net.predict), tasks, test, "test_loss", queries)
         case Episodes():
             return _episodes(p, config.test_tasks, unseen)
+        case Clients():
+            return _clients(p, config.shots)
         case _:
             assert_never(p)
 
@@ -105,4 +109,51 @@ def _episodes(p: Episodes, test_tasks: int, unseen: Key) -> Built:
         p.queries,
         higher=True,
         at_once=16,
+    )
+
+
+def images_of(p: Clients) -> tuple[Images, Images]:
+    """The publisher's training and test images, CIFAR-100's by superclass unless fine."""
+    parts = load(p.dataset, "train"), load(p.dataset, "test")
+    grouped = p.dataset == "cifar100" and not p.fine
+    return (by_group(parts[0]), by_group(parts[1])) if grouped else parts
+
+
+def split_of(p: Clients, train: np.ndarray, test: np.ndarray) -> Paired:
+    """Who owns which images, from their labels."""
+    if p.partition == "half-and-half":
+        return paired_halves(train, test, p.n, p.unseen, TRAINING, a=p.a, test_a=p.test_a)
+    everybody = p.n + p.unseen
+    if p.partition == "dirichlet":
+        rows = dirichlet(train, everybody, p.concentration, TRAINING, p.smallest)
+    else:
+        rows = pathological(train, everybody, p.classes, TRAINING)
+    return paired_shares(train, test, rows, p.unseen, TRAINING)
+
+
+def _clients(p: Clients, shots: int) -> Built:
+    train, test = images_of(p)
+    split = split_of(p, train.y, test.y)
+    sizes = [len(mine) for mine in split.test + split.unseen]
+    if shots >= min(sizes):
+        raise ConfigError(
+            f"shots must leave some of every client's test images to score on; the smallest has "
+            f"{min(sizes)}; given {shots}"
+        )
+    pixels = int(np.prod(train.x.shape[1:]))
+    net = mlp(pixels, *p.hidden, len(train.names))
+    right = accuracy(net.predict)
+    some = lambda part, rows: from_rows(part.x, np.asarray(part.y, np.int32), rows)
+    return Built(
+        cross_entropy(net.predict),
+        net.init,
+        net.features,
+        some(train, split.train),
+        some(test, split.test),
+        "test_accuracy",
+        lambda mine, support, query: right(mine, query),
+        queries=None,
+        higher=True,
+        at_once=max(1, 2**24 // (max(sizes) * pixels)),
+        strangers=some(test, split.unseen) if split.unseen else None,
     )

@@ -109,12 +109,69 @@ class Episodes:
             raise ConfigError(f"problem.split: {self.dataset} has no publisher's split of classes")
 
 
+@dataclass(frozen=True)
+class Clients:
+    """Clients that own images of a public data set, each of classes of its own."""
+
+    dataset: str = "cifar10"
+    """mnist, cifar10 or cifar100."""
+    fine: bool = False
+    """cifar100: its 100 classes instead of its 20 superclasses: true or false."""
+    n: int = 50
+    """Clients that take part; from 1, for half-and-half from 2."""
+    unseen: int = 10
+    """Further clients of the same kind that never take part and are only scored; from 0."""
+    partition: str = "half-and-half"
+    """Who owns what: half-and-half (the paper's: half of the clients have the first half of the
+    classes, the others two classes each), dirichlet (random mixtures) or pathological (few classes
+    each). A client's test images are of the publisher's test part, and of its own classes."""
+    a: int | None = None
+    """half-and-half: training images of each class of a client of the first half; from 2. By
+    default the most that there are."""
+    test_a: int | None = None
+    """half-and-half: the same of the test images; from 2. By default the most that there are."""
+    concentration: float = 0.3
+    """dirichlet: the smaller, the more unlike the clients; above 0, up to 1e9."""
+    smallest: int = 50
+    """dirichlet: training images of the smallest client, drawn anew until all have as many; from 1.
+    """
+    classes: int = 2
+    """pathological: classes of a client; from 1 to those of the data set."""
+    hidden: tuple[int, ...] = (40, 40)
+    """Widths of the hidden layers; from 1 each, none for logistic regression."""
+
+    @property
+    def least(self) -> int | None:
+        """Test images of the smallest client: known when the data is read."""
+        return None
+
+    def check(self) -> None:
+        """Refuse what cannot be, beyond types and counts."""
+        one_of("problem.dataset", self.dataset, CLASSES)
+        one_of("problem.partition", self.partition, PARTITIONS)
+        if self.fine and self.dataset != "cifar100":
+            raise ConfigError(f"problem.fine is for cifar100: {self.dataset} has no superclasses")
+        if not 0 < self.concentration <= 1e9:
+            raise ConfigError(
+                f"problem.concentration must be above 0, up to 1e9; given {self.concentration:g}"
+            )
+        check_count("problem.classes", self.classes, below=CLASSES[self.dataset][self.fine] + 1)
+        for name in ("a", "test_a"):
+            if getattr(self, name) is not None:
+                check_count(f"problem.{name}", getattr(self, name), least=2)
+        if self.partition == "half-and-half":
+            check_count("problem.n", self.n, least=2)
+
+
 IMAGES = {"omniglot": 20, "cifar100": 600}  # of each class
-Problem = Sine | Synthetic | Episodes
+CLASSES = {"mnist": (10, 10), "cifar10": (10, 10), "cifar100": (20, 100)}  # and if fine
+PARTITIONS = ("half-and-half", "dirichlet", "pathological")
+Problem = Sine | Synthetic | Episodes | Clients
 PROBLEMS: dict[str, type[Problem]] = {
     "sine": Sine,
     "synthetic": Synthetic,
     "episodes": Episodes,
+    "clients": Clients,
 }
 
 

@@ -17,7 +17,7 @@ from moml.run.config import Config, changed, kind_of
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import Lock, versions
 from moml.run.job import Job, plan_of, single, sizes_of
-from moml.run.metrics import read, tensorboard_x
+from moml.run.metrics import COST, read, tensorboard_x
 from moml.run.session import go_on, strong
 from moml.run.toml import dump, parse
 from moml.run.toml import load as read_config
@@ -200,3 +200,8 @@ def last_row(config: Config, job: Job, folder: Path, seconds: float) -> Record:
     score = read(folder / "metrics.jsonl")[-1]["score"]
     seen = {name: value for name, value in sizes_of(config).items() if value is not None}
     return row_of(config, job, [score], seen | {"seed": config.seed}, seconds)
+
+
+def spent(folder: Path) -> dict[str, int] | None:
+    """What the rounds of a run have cost by its last line of metrics; None where it has none."""
+    return read(folder / "metrics.jsonl")[-1].get(COST)

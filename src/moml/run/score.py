@@ -9,9 +9,10 @@ from typing import Any
 import jax
 
 from moml.errors import ConfigError
+from moml.run.client_scores import groups_of, rows_of
 from moml.run.config import Config, check
 from moml.run.job import plan_of, single
-from moml.run.problems import Episodes
+from moml.run.problems import Clients, Episodes
 from moml.run.runs import Record, load, record_of, row_of
 
 
@@ -19,6 +20,8 @@ def asked(config: Config, shots: int, steps: int | None, tasks: int | None, alon
     """A run's configuration with other scores; what is None stays as it was trained with."""
     given: dict[str, Any] = {"shots": shots, "test_steps": steps, "test_tasks": tasks}
     given = {name: value for name, value in given.items() if value is not None}
+    if tasks is not None and isinstance(config.problem, Clients):
+        raise ConfigError("tasks is for drawn test tasks: of clients all are scored")
     if alone:
         if not isinstance(config.problem, Episodes):
             raise ConfigError("alone is for episodes: elsewhere no answer depends on the others")
@@ -35,7 +38,10 @@ def score(
     alone: bool = False,
     best: bool = False,
 ) -> tuple[Config, list[Record]]:
-    """A result row for each number of shots: the run's newest model, or its best."""
+    """A result row for each number of shots: the run's newest model, or its best.
+
+    Of clients there are several: those of `client_scores.rows_of`.
+    """
     _, config = record_of(folder)
     ways = [
         asked(config, each, steps, tasks, alone) for each in shots or [config.shots]
@@ -45,9 +51,14 @@ def score(
     for other in ways:
         began = time.monotonic()
         plan = plan_of(other)
-        mean = jax.jit(plan.score)(learner.meta, learner.hyper)
-        setting = {"tasks": other.test_tasks} | ({"alone": True} if alone else {})
         job = single(other, plan)
-        row = row_of(other, job, [float(mean)], setting, time.monotonic() - began)
-        rows.append(row | {"samples": learner.samples})
+        if isinstance(other.problem, Clients):
+            groups = groups_of(other, plan, learner)
+            mean, setting = float(groups[0].after.mean()), {}
+        else:
+            groups, mean = [], float(jax.jit(plan.score)(learner.meta, learner.hyper))
+            setting = {"tasks": other.test_tasks} | ({"alone": True} if alone else {})
+        row = row_of(other, job, [mean], setting, time.monotonic() - began)
+        row |= {"samples": learner.samples}
+        rows += rows_of(row, groups) if groups else [row]
     return config, rows

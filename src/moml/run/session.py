@@ -27,9 +27,10 @@ from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config
 from moml.run.folder import DETERMINISTIC, open_log, versions
 from moml.run.job import Job
-from moml.run.metrics import START, Mark, Metrics, flaw, tensorboard
+from moml.run.metrics import COST, START, Mark, Metrics, flaw, read, tensorboard
 from moml.run.progress import bar
 from moml.run.toml import dump
+from moml.runtime.account import Cost
 
 log = logging.getLogger("moml")
 
@@ -87,6 +88,19 @@ def _least(values: Any) -> float | None:
     return float(_finite(values).min()) if _finite(values).size else None
 
 
+def plus(one: Cost, other: Cost) -> Cost:
+    """Two costs together."""
+    return Cost(*(np.add(a, b) for a, b in zip(one, other, strict=True)))
+
+
+def _spent(path: Path, job: Job, done: int) -> Any:
+    """What the rounds so far have cost, as the last line of metrics has it; None without rounds."""
+    if job.cost is None:
+        return None
+    rows = read(path)
+    return Cost(**rows[-1][COST]) if rows and COST in rows[-1] else job.cost(0, done)
+
+
 def go_on(
     folder: Path,
     config: Config,
@@ -132,6 +146,7 @@ def go_on(
         clock = time.monotonic()
         shown = bar(job.name, job.steps, shown=progress and done < job.steps, done=done)
         with Metrics(path, mark) as metrics, board_ as show, shown as advance:
+            spent = _spent(path, job, done)
             while done < job.steps:
                 size = min(job.length, job.steps - done)
                 carry, row = job.stretch(carry, done, size)
@@ -142,6 +157,9 @@ def go_on(
                 once = job.method.algorithm.iterations
                 counts = {"step": done, "iterations": done * once, "samples": job.samples(done)}
                 row = counts | row | {"score": score}
+                if job.cost is not None:
+                    spent = plus(spent, job.cost(done - size, size))
+                    row[COST] = spent._asdict()
                 metrics.write(row)
                 show(row)
                 old = time.monotonic() - clock >= config.save_seconds

@@ -1,5 +1,6 @@
 """What rounds cost: bytes over the network, gradients at the clients, samples."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,10 +23,46 @@ class Cost(NamedTuple):
     samples: np.ndarray  # [..., clients] samples drawn
 
 
+def _answers(chosen: Method, tasks: Tasks) -> Callable[[Key, Any], Turnout | None]:
+    """(key, rounds [rounds]) -> who answered in each of these rounds of a run with this key."""
+    one = lambda key, t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
+    return jax.vmap(one, (None, 0))
+
+
 def turnouts(chosen: Method, tasks: Tasks, key: Key, rounds: int) -> Turnout | None:
     """Who answered in each of the first rounds of a run with this key; None where all do alike."""
-    draw_one = lambda t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
-    return jax.jit(jax.vmap(draw_one))(jnp.arange(rounds, dtype=jnp.int32))
+    return jax.jit(_answers(chosen, tasks))(key, jnp.arange(rounds, dtype=jnp.int32))
+
+
+def spending(
+    chosen: Method, meta: Meta, tasks: Tasks, keys: Key
+) -> Callable[[int, int], Cost] | None:
+    """(start, rounds) -> what these rounds of a run cost, summed; None where there are no rounds.
+
+    Who answered is drawn again from the key, so it is what the run drew. `keys` is the key of a
+    run, or one of each member [members]: a Cost then has such an axis where members may differ.
+    """
+    if chosen.work is None:
+        return None
+    need = chosen.algorithm.needs
+    if not (need.dropout or need.straggle):
+        once = _summed(cost(chosen, meta), tasks)
+        return lambda start, rounds: Cost(*(rounds * value for value in once))
+    answers = _answers(chosen, tasks)
+    drawn = jax.jit(jax.vmap(answers, (0, None)) if keys.ndim else answers)
+
+    def spent(start: int, rounds: int) -> Cost:
+        who = drawn(keys, start + jnp.arange(rounds, dtype=jnp.int32))
+        return Cost(*(value.sum(axis=-1) for value in _summed(cost(chosen, meta, who), tasks)))
+
+    return spent
+
+
+def _summed(each: Cost, tasks: Tasks) -> Cost:
+    """Of all clients together; a sample of an episode is one image of every class."""
+    down, up, *clients = each
+    gradients, products, samples = (value.sum(axis=-1) for value in clients)
+    return Cost(down, up, gradients, products, tasks.ways * samples)
 
 
 def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:

@@ -46,6 +46,17 @@ def distinct_or_not(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, 
     return jnp.where(n >= size, distinct(key, n, size), repeated)
 
 
+def shuffled(key: Key, n: Int[Array, ""] | int, width: int) -> Int[Array, " width"]:
+    """The numbers below n in random order, and after them those from n to `width`.
+
+    >>> sorted(shuffled(jax.random.key(0), 3, 5)[:3].tolist())
+    [0, 1, 2]
+    """
+    place = jnp.arange(width, dtype=jnp.int32)
+    late = jnp.where(place < n, jax.random.uniform(key, (width,)), 2.0)
+    return jnp.argsort(late).astype(jnp.int32)
+
+
 def draw_ids(key: Key, n: int | None, size: int, replace: bool = False) -> Int[Array, " size"]:
     """A batch of tasks, different ones unless `replace`; of a stream, seeds of new tasks."""
     if n is None or replace:
