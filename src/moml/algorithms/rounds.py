@@ -154,7 +154,11 @@ CACHE = 2 << 20  # bytes of models that a processor works on without waiting for
 
 
 def that_fit(meta: Meta, count: int) -> int:
-    """How many of `count` clients' models a processor's cache holds, in slices of like size."""
+    """How many of `count` clients' models a processor's cache holds, in slices of like size.
+
+    >>> that_fit(jnp.zeros(1 << 17, jnp.float32), 10)  # 4 would fit; 3 slices of 4, 4 and 2
+    4
+    """
     most = max(1, CACHE // sum(leaf.nbytes for leaf in jax.tree.leaves(meta)))
     return -(-count // -(-count // most))
 
