@@ -4,8 +4,9 @@ FedAvg, Per-FedAvg (exact) and LocalMOML on pictures of CIFAR's shape, net 3072-
 H = 10, all clients in every round. The PyTorch loop is given its draws, ours makes its own. Before
 a clock starts, both compute the first round from one start and one draw and must agree to 1e-5, and
 so must Flower's first round. Ours and the loop take turns, on one thread each (NPROC=2 gives both
-two); ratios are of medians. Flower runs next, with an actor on every core; it is left out where
-`flwr[simulation]` is not installed. Pictures are CIFAR-10's where MOML_DATA has them, else random.
+two); ratios are of medians. `all-at-once` is ours without slices. Flower runs next, with an actor
+on every core; it is left out where `flwr[simulation]` is not installed. Pictures are CIFAR-10's
+where MOML_DATA has them, else random.
 """
 
 import argparse
@@ -22,7 +23,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from clients import KIND, Setting, agree, checked, drawn, ours, seconds_of, setting
+from clients import (
+    EACH,
+    Setting,
+    agree,
+    arrays,
+    checked,
+    drawn,
+    our_side,
+    ours,
+    pictures,
+    seconds_of,
+    setting,
+)
 from common import machine
 
 TURNS = {20: 9, 100: 5, 500: 3}
@@ -31,14 +44,21 @@ FLOWERS = ("fedavg", "per-fedavg")
 FLOWER_ROUNDS = 5
 
 
-def in_turns(name: str, s: Setting, turns: int) -> tuple[float, float, list[np.ndarray]]:
-    """Median seconds of a round of ours and of the loop's; the model after the first."""
+def in_turns(name: str, s: Setting, turns: int) -> tuple[dict[str, float], list[np.ndarray]]:
+    """Median seconds of a round of every side; the model after the first."""
     moml, loop, first = checked(name, s)
     rounds = max(2, 200 // s.clients)  # ours, in one call
+    sides = {"moml": (lambda: moml(rounds), rounds), "torch-loop": (loop, 1)}
+    if name == "fedavg":  # ours, by one vmap over all clients
+        wide = our_side(name, s, at_once=s.clients)
+        agree(f"all-at-once {name} {s.clients} clients", first, arrays(wide(1)), s.start)
+        sides["all-at-once"] = lambda: wide(1), 1
     moml(rounds)
-    pairs = [(seconds_of(moml, rounds) / rounds, seconds_of(loop)) for _ in range(turns)]
-    mine, theirs = map(statistics.median, zip(*pairs, strict=True))
-    return mine, theirs, first
+    taken: dict[str, list[float]] = {side: [] for side in sides}
+    for _ in range(turns):
+        for side, (call, count) in sides.items():
+            taken[side].append(seconds_of(call) / count)
+    return {side: statistics.median(seconds) for side, seconds in taken.items()}, first
 
 
 def by_flower(s: Setting, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -52,7 +72,7 @@ def by_flower(s: Setting, names: Sequence[str]) -> dict[str, np.ndarray]:
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "problem.npz", **given)
         command = [sys.executable, str(script), folder]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
         outcome = Path(folder) / "outcome.npz"
         if done.returncode or not outcome.exists():
             raise SystemExit(f"Flower ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -70,7 +90,7 @@ def main() -> None:
     have = find_spec("flwr") is not None and find_spec("ray") is not None
     flower = have and not a.no_flower
     machine(torch=torch.__version__, **({"flwr": version("flwr")} if flower else {}))
-    print(f"load average {os.getloadavg()[0]:.1f}, {KIND} pictures")
+    print(f"load average {os.getloadavg()[0]:.1f}, {pictures(EACH)[0]}")
     if not have:
         print("Flower left out: pip install 'flwr[simulation]' measures it too")
     checked("per-fedavg first-order", setting(min(a.clients)))
@@ -80,8 +100,7 @@ def main() -> None:
         seconds: dict[str, dict[str, float]] = {}
         for name in a.methods:
             turns = a.turns or TURNS.get(clients, 3)
-            mine, theirs, firsts[name] = in_turns(name, s, turns)
-            seconds[name] = {"moml": mine, "torch-loop": theirs}
+            seconds[name], firsts[name] = in_turns(name, s, turns)
         asked = [name for name in a.methods if name in FLOWERS]
         if flower and asked:
             outcome = by_flower(s, asked)

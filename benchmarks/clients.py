@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ import torch
 import common  # noqa: F401  sets the threads before JAX starts
 from moml.algorithms.recipes import method
 from moml.data.sets import load
+from moml.errors import DataError
 from moml.models import cross_entropy, mlp
 from moml.runtime.simulate import compiled, stretch
 from moml.tasks.clients import from_rows
@@ -25,25 +27,29 @@ HYPER = jax.tree.map(jnp.float32, Hyper(eta=ETA, beta=BETA, alpha=ALPHA))
 EACH, K, H, KEY = 20, 5, 10, 1  # images of a client; samples; local steps
 POOL = 50_000  # pictures at most; more clients than that feeds share them
 torch.set_num_threads(int(os.environ["NPROC"]))
-KIND = "CIFAR-10" if os.environ.get("MOML_DATA") else "random"
 
 
-def pictures(clients: int) -> tuple[np.ndarray, np.ndarray]:
-    """EACH images for every client, as long as there are any: bytes [rows, 3072], labels."""
-    rows = min(clients * EACH, POOL)
-    if KIND == "CIFAR-10":
-        images = load("cifar-10", "train")
-        return images.x[:rows].reshape(rows, 3072), images.y[:rows].astype(np.int64)
+@cache
+def pictures(rows: int = POOL) -> tuple[str, np.ndarray, np.ndarray]:
+    """Their kind; bytes [rows, 3072]; labels."""
+    if os.environ.get("MOML_DATA"):
+        try:
+            images = load("cifar10", "train")
+            flat = images.x[:rows].reshape(rows, 3072)
+            return "CIFAR-10's pictures", flat, images.y[:rows].astype(np.int64)
+        except DataError as error:
+            print(f"random pictures: {error}")
     random = np.random.default_rng(0)
-    return random.integers(0, 256, (rows, 3072), np.uint8), random.integers(0, 10, rows)
+    bytes_, labels = random.integers(0, 256, (rows, 3072), np.uint8), random.integers(0, 10, rows)
+    return "random pictures", bytes_, labels
 
 
-def ours(name: str, clients: int, sampled: int | None = None) -> Algorithm:
+def ours(name: str, clients: int, sampled: int | None = None, **options: Any) -> Algorithm:
     """A method by its name; all clients in every round, or `sampled` of them."""
     name, *kind = name.split()
-    options = {"": {}, "first-order": {"curvature": "first-order"}, "carried": {"carried": True}}
+    kinds = {"": {}, "first-order": {"curvature": "first-order"}, "carried": {"carried": True}}
     shape = {"n": clients, "tasks_per_step": sampled or clients, "k": K, "local_steps": H}
-    return method(name, LOSS, **shape, **options["".join(kind)]).algorithm
+    return method(name, LOSS, **shape, **kinds["".join(kind)], **options).algorithm
 
 
 def drawn(algorithm: Algorithm, tasks: Tasks, rounds: int) -> dict[str, np.ndarray]:
@@ -83,15 +89,15 @@ class Setting(NamedTuple):
 
 
 def setting(clients: int) -> Setting:
-    x, y = pictures(clients)
+    _, x, y = pictures(min(clients * EACH, POOL))
     rows = np.arange(clients * EACH).reshape(clients, EACH) % POOL
     tasks = from_rows(x, y.astype(np.int32), rows)
     return Setting(clients, x, y, tasks, arrays(NET.init(jax.random.key(0))))
 
 
-def our_side(name: str, s: Setting) -> Any:
+def our_side(name: str, s: Setting, **options: Any) -> Any:
     """A call runs some rounds from where the last call ended, and gives the model."""
-    algorithm = ours(name, s.clients)
+    algorithm = ours(name, s.clients, **options)
     program = compiled(stretch(algorithm, s.tasks))
     state, done = jax.jit(algorithm.init)(NET.init(jax.random.key(0)), HYPER), 0
 

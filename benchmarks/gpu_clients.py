@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import torch
 
-from clients import HYPER, KEY, KIND, NET, Setting, checked, ours, seconds_of, setting
+from clients import HYPER, KEY, NET, Setting, checked, ours, pictures, seconds_of, setting
 from common import machine
 from moml.runtime.simulate import compiled, stretch
 
@@ -70,7 +70,7 @@ def main() -> None:
     a = parser.parse_args()
     begin, settings = time.perf_counter(), {}
     machine(torch=torch.__version__)
-    print(f"{KIND} pictures")
+    print(pictures(1)[0])
 
     def known(clients: int) -> Setting:
         if clients not in settings:
