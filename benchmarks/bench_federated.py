@@ -94,7 +94,6 @@ def main() -> None:
     if not have:
         print("Flower left out: pip install 'flwr[simulation]' measures it too")
     checked("per-fedavg first-order", setting(min(a.clients)))
-    lines, ratios = [], []
     for clients in a.clients:
         s, firsts = setting(clients), {}
         seconds: dict[str, dict[str, float]] = {}
@@ -109,12 +108,11 @@ def main() -> None:
                 agree(f"flower {name} {clients} clients", firsts[name], model, s.start)
                 seconds[name]["flower"] = statistics.median(outcome[f"{name}/seconds"][1:])
         for name, sides in seconds.items():
-            each = "  ".join(f"{1 / t:9.2f} {side}" for side, t in sides.items())
-            lines.append(f"{name:12}{clients:>5} clients  {each}")
+            each = ", ".join(f"{side} {1 / t:.2f}" for side, t in sides.items())
+            print(f"{name}, {clients} clients, rounds a second: {each}")
             for side in list(sides)[1:]:
                 over = sides[side] / sides["moml"]
-                ratios.append(f"ratio {side}/moml {name} {clients} clients: {over:.1f}x")
-    print("rounds a second", *lines, *ratios, sep="\n")
+                print(f"ratio {side}/moml {name} {clients} clients: {over:.1f}x", flush=True)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 
