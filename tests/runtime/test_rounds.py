@@ -161,6 +161,26 @@ def test_slices_give_the_same_answer(name, at_once):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), sliced[1], whole[1])
 
 
+def test_a_processor_takes_as_many_clients_as_fit(monkeypatch):
+    """And gives the same answer; another device takes all at once."""
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(sigmoid_world().params))
+    options = {"carried": True, "dropout": 0.2, "tasks_per_step": N}
+    m, whole = compose("localmoml", **options), compose("localmoml", **options, at_once=N)
+    visit = at(visits_of(m.algorithm.needs), 0)
+    hyper = jax.tree.map(jnp.asarray, HYPER)
+    state = m.algorithm.init(sigmoid_world().params, hyper)
+
+    def loops(m: Any, platform: str) -> int:
+        traced = jax.jit(m.algorithm.step).trace(state, visit, hyper)
+        return traced.lower(lowering_platforms=(platform,)).as_text().count("stablehlo.while")
+
+    monkeypatch.setattr("moml.algorithms.rounds.CACHE", 3 * size)
+    assert loops(m, "cuda") == loops(whole, "cuda") == loops(whole, "cpu") < loops(m, "cpu")
+    (path, sliced), (all_at_once, end) = simulated(m), simulated(whole)
+    assert_close(path, all_at_once, 1e-12)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), sliced, end)
+
+
 # By hand: loss (w - c)^2 / 2 on one number, w = 0, eta = 1/2. A step goes half the way to c.
 def by_hand(turnout: Turnout | None, c: Any = (8.0, 16.0, 32.0), **options: Any) -> Any:
     loss = lambda w, x: jnp.mean((w - x) ** 2) / 2

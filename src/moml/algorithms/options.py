@@ -60,7 +60,7 @@ class Options:
     dropout: float = 0.0  # federated methods: probability that a client's answer is lost
     straggle: float = 0.0  # and that it does fewer local steps: 1 to H - 1
     weighted: bool = False  # and whether the server's mean counts clients by their sizes
-    at_once: int | None = None  # and how many clients run side by side; None: all
+    at_once: int | None = None  # and how many clients run side by side; None: see `rounds`
     prox: float = 1.0  # pfedme (100 by default) and ditto: lambda, the pull towards w
     prox_steps: int = 50  # pfedme: R, gradient steps on a subproblem
     server_rate: float = 1.0  # pfedme: beta_s, how far the server goes towards the mean

@@ -92,27 +92,75 @@ def where(condition: Bool[Array, "*rows"], new: Any, old: Any) -> Any:
     return jax.tree.map(leaf, new, old)
 
 
-def weighted_mean(rows: Any, weight: Array) -> Any:
-    """sum_i p_i x_i / sum_i p_i, leaf by leaf; what has no weight may be anything."""
+def weighted_sum(rows: Any, weight: Array) -> Any:
+    """sum_i p_i x_i, leaf by leaf; what has no weight may be anything."""
 
     def leaf(x: Array) -> Array:
         p = weight.astype(x.dtype)
         x = where(p > 0, x, jnp.zeros_like(x))  # 0 times what is not finite is not 0
-        return jnp.sum(jax.vmap(jnp.multiply)(p, x), axis=0) / jnp.maximum(jnp.sum(p), 1)
+        return jnp.sum(jax.vmap(jnp.multiply)(p, x), axis=0)
 
     return jax.tree.map(leaf, rows)
 
 
-def heard(rows: Any, turnout: Turnout | None) -> Any:
-    """The server's mean, over the clients that answered."""
+def weighted_mean(rows: Any, weight: Array) -> Any:
+    """sum_i p_i x_i / sum_i p_i, leaf by leaf."""
+    return _over(jnp.maximum(jnp.sum(weight), 1), weighted_sum(rows, weight))
+
+
+def added(rows: Any, turnout: Turnout | None) -> Any:
+    """sum p_i x_i over the clients that answered."""
     if turnout is None:
-        return mean(rows)  # w_{r+1} = 1/B sum w_i
-    return weighted_mean(rows, jnp.where(turnout.present, turnout.weight, 0))
+        return jax.tree.map(lambda x: jnp.sum(x, axis=0), rows)
+    return weighted_sum(rows, _weight(turnout))
+
+
+def heard(total: Any, visit: Visit) -> Any:
+    """The server's mean, of what it added up: 1/B sum w_i, or sum p_i w_i / sum p_i."""
+    if visit.turnout is None:
+        return _over(len(visit.ids), total)
+    return _over(jnp.maximum(jnp.sum(_weight(visit.turnout)), 1), total)
+
+
+def _weight(turnout: Turnout) -> Int[Array, " tasks"]:
+    return jnp.where(turnout.present, turnout.weight, 0)
+
+
+def _over(count: Any, total: Any) -> Any:
+    return jax.tree.map(lambda x: x / jnp.asarray(count, x.dtype), total)
 
 
 def towards_mean(rate: Scalar) -> Callable[[Meta, Meta], Meta]:
     """A server's rule: w <- (1 - rate) w + rate mean(w_i)."""
     return lambda meta, mean: optax.incremental_update(mean, meta, rate)
+
+
+def in_slices(step: Callable[[Any, Any], Any], start: Any, xs: Any, size: int) -> Any:
+    """A scan over `size` rows of xs at a time, in the last step over those that are left."""
+    count = len(jax.tree.leaves(xs)[0])
+    if size >= count:
+        return step(start, xs)
+    whole = count - count % size
+    cut = lambda x: x[:whole].reshape(-1, size, *x.shape[1:])
+    start, ys = jax.lax.scan(step, start, jax.tree.map(cut, xs))
+    ys = jax.tree.map(lambda y: y.reshape(whole, *y.shape[2:]), ys)
+    if whole == count:
+        return start, ys
+    start, last = step(start, jax.tree.map(lambda x: x[whole:], xs))
+    return start, jax.tree.map(lambda *y: jnp.concatenate(y), ys, last)
+
+
+CACHE = 2 << 20  # bytes of models that a processor works on without waiting for its memory
+
+
+def that_fit(meta: Meta, count: int) -> int:
+    """How many of `count` clients' models a processor's cache holds, in slices of like size.
+
+    >>> that_fit(jnp.zeros(1 << 17, jnp.float32), 10)  # 4 would fit; 3 slices of 4, 4 and 2
+    4
+    """
+    most = max(1, CACHE // sum(leaf.nbytes for leaf in jax.tree.leaves(meta)))
+    return -(-count // -(-count // most))
 
 
 def rounds(
@@ -126,7 +174,8 @@ def rounds(
 ) -> Algorithm:
     """Rounds of a client update; `server` makes the new model of the old one and the mean.
 
-    `store` makes the rows of all clients at the start; `at_once` runs the clients in slices.
+    `store` makes the rows of all clients at the start. `at_once` clients run side by side, the
+    others after them; None: on a processor as many as fit into its cache, on other devices all.
     """
 
     def first(params: Params, hyper: Hyper) -> RoundState:
@@ -134,25 +183,32 @@ def rounds(
         return RoundState(meta, store(meta))
 
     def step(state: RoundState, visit: Visit, hyper: Hyper) -> tuple[RoundState, Info]:
-        turnout = visit.turnout
+        def some(carry: Any, visit: Visit) -> tuple[Any, Any]:
+            (total, memory), turnout = carry, visit.turnout
+            rows = take(memory, visit.ids)
+            steps = None if turnout is None else turnout.steps
+            client = lambda row, task, steps: update(state.meta, row, task, steps, hyper)
+            done = jax.vmap(client)(rows, visit.task, steps)
+            kept = done.row if turnout is None else where(turnout.present, done.row, rows)
+            total = optax.tree.add(total, added(done.meta, turnout))
+            return (total, put(memory, visit.ids, kept)), done.loss
 
-        def client(one: Any) -> ClientResult:
-            row, task, steps = one
-            return update(state.meta, row, task, steps, hyper)
+        def by(size: int) -> Callable[..., Any]:
+            return lambda carry, visit: in_slices(some, carry, visit, size)
 
-        rows = take(state.memory, visit.ids)
-        given = (rows, visit.task, None if turnout is None else turnout.steps)
-        if at_once is None:
-            clients = jax.vmap(client)(given)
+        count, given = len(visit.ids), ((optax.tree.zeros_like(state.meta), state.memory), visit)
+        few = that_fit(state.meta, count) if at_once is None else at_once
+        if at_once is None and few < count:
+            outcome = jax.lax.platform_dependent(*given, cpu=by(few), default=by(count))
         else:
-            clients = jax.lax.map(client, given, batch_size=min(at_once, need.tasks))
-        kept, meta = clients.row, server(state.meta, heard(clients.meta, turnout))
-        loss = heard(clients.loss, turnout)
-        if turnout is not None:
-            kept = where(turnout.present, kept, rows)
-            silence = (state.meta, jnp.mean(clients.loss))  # where nobody answers the model stays
-            meta, loss = where(jnp.any(turnout.present), (meta, loss), silence)
+            outcome = by(few)(*given)
+        (total, memory), losses = outcome
+        meta = server(state.meta, heard(total, visit))
+        loss = heard(added(losses, visit.turnout), visit)
+        if visit.turnout is not None:
+            silence = (state.meta, jnp.mean(losses))  # where nobody answers the model stays
+            meta, loss = where(jnp.any(visit.turnout.present), (meta, loss), silence)
         moved = norm(optax.tree.sub(state.meta, meta))
-        return RoundState(meta, put(state.memory, visit.ids, kept)), Info(loss, moved)
+        return RoundState(meta, memory), Info(loss, moved)
 
     return Algorithm(first, step, need, iterations=need.visits or 1)
