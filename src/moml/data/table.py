@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from moml.data.arrow import Chunk, arrow, chunk_of, joined
 from moml.data.table_files import chunks_of, files_of, no_column
 from moml.errors import DataError
+
+NOTHING = "it has no value at all"
 
 
 class Column(NamedTuple):
@@ -42,15 +44,9 @@ class Column(NamedTuple):
         return np.zeros(len(self.values), bool) if whole else np.isnan(self.values)
 
     def word(self, row: int) -> str:
-        """What stands in a row, for people."""
-        if self.missing[row : row + 1].any():
-            return ""
-        value = self.values[row]
-        if self.kind == "text":
-            return self.words[int(value)].as_py()
-        if self.kind == "flag":
-            return "true" if value else "false"
-        return f"{value:.15g}" if value.dtype.kind == "f" else str(value)
+        """What stands in a row, for people; nothing if it is missing."""
+        one = self._replace(values=self.values[row : row + 1])
+        return "" if one.missing.any() else _word(self, one.values[0])
 
 
 class File(NamedTuple):
@@ -153,6 +149,28 @@ def as_table(
     return _table(parts, rows.pop(), (File(name, 0),), as_text, frozenset())
 
 
+def labels(column: Column) -> tuple[Int[np.ndarray, " rows"], list[str]]:
+    """A column as codes and the words they stand for; -1 where missing. 7.0 is '7'.
+
+    >>> codes, words = labels(as_table({"id": [7.0, 3.5, 7.0]}).columns["id"])
+    >>> [words[code] for code in codes]
+    ['7', '3.5', '7']
+    """
+    if column.kind == "text":
+        return column.values, column.words.to_pylist()
+    values, codes = np.unique(column.values, return_inverse=True)
+    words = [_word(column, value) for value in values]
+    return np.where(column.missing, -1, codes).astype(np.int32), words
+
+
+def _word(column: Column, value: Any) -> str:
+    if column.kind == "text":
+        return column.words[int(value)].as_py()
+    if column.kind == "flag":
+        return "true" if value else "false"
+    return f"{value:.15g}" if value.dtype.kind == "f" else str(value)
+
+
 def _table(
     parts: dict[str, list[Chunk]],
     rows: int,
@@ -172,13 +190,13 @@ def _table(
         elif "refused" in kinds:
             why = f"type {kinds['refused'].values} is no number, text, date or truth value"
         elif not kinds:
-            why = "it has no value at all"
+            why = NOTHING
         if why:
             left_out[name] = why
             continue
         column = Column(*joined(chunks, dates=name not in text))
         if column.missing.all():
-            left_out[name] = "it has no value at all"
+            left_out[name] = NOTHING
         else:
             columns[name] = column
     for name in asked & set(left_out):

@@ -1,0 +1,170 @@
+"""What a model knows of a table's columns: learned on training rows, kept with it as JSON.
+
+`learn_columns` describes the inputs and the target; `Columns.encode` and `Columns.target` turn any
+table with these columns into arrays by that description.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from moml.data.arrow import arrow
+from moml.data.inputs import Features, Input, Scale, encode, learn
+from moml.data.table import NOTHING, Column, Table
+from moml.data.target import Rows, Target, learn_target
+from moml.errors import DataError
+
+FORMAT = 1  # of the JSON below
+DATE = re.compile(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}")
+KINDS = {"number": "number", "time": "date", "text": "text"}  # in words
+
+
+class Columns(NamedTuple):
+    """Inputs and target; `left_out` says of every other column why it is no input."""
+
+    inputs: tuple[Input, ...]
+    target: Target  # a call gives the target of a table's rows
+    left_out: dict[str, str]
+
+    @property
+    def features(self) -> list[str]:
+        """Names of what `encode` gives, in its order."""
+        return [name for given in self.inputs for name in given.features]
+
+    @property
+    def names(self) -> list[str]:
+        """The input columns, which a table must have to be predicted."""
+        return [given.name for given in self.inputs]
+
+    @property
+    def text(self) -> list[str]:
+        """What `read_table` must take as text, so that it is read as it was in training."""
+        texts = [given.name for given in self.inputs if given.kind == "text"]
+        return texts + ([self.target.name] if self.target.kind == "text" else [])
+
+    def encode(self, table: Table, rows: Rows = None) -> Features:
+        """The features of all rows, or of some; always finite.
+
+        >>> from moml.data.table import as_table
+        >>> table = as_table({"x": [1.0, 3.0], "c": ["a", "b"], "y": [0.0, 1.0]})
+        >>> columns = learn_columns(table, "y")
+        >>> columns.features, columns.encode(table).tolist()
+        (['x', 'c=a', 'c=b'], [[-1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+        """
+        count = table.rows if rows is None else len(rows)
+        x = np.empty((len(self.features), count), np.float32)
+        start = 0
+        for given in self.inputs:
+            for feature in encode(given, _fitting(given, table, rows)):
+                x[start] = feature
+                start += 1
+        return np.ascontiguousarray(x.T)
+
+    def remarks(self, table: Table) -> list[str]:
+        """What this table has that training had not, and what becomes of it; one line each."""
+        lines = []
+        for given in self.inputs:
+            column = _fitting(given, table, None)
+            missing = int(column.missing.sum())
+            if missing and not given.indicator:
+                taken = "no category" if given.kind == "text" else "the training mean"
+                said = f"{missing:,} missing values, none in training; taken as {taken}"
+                lines.append(f"column {given.name}: {said}")
+            if given.kind == "text" and given.words and not given.other:
+                new = [word not in given.words for word in column.words.to_pylist()]
+                count = int(np.array([*new, False])[column.values].sum())
+                if count:
+                    said = f"{count:,} rows of categories that training had not; taken as none"
+                    lines.append(f"column {given.name}: {said}")
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """As a dictionary that JSON can hold."""
+        plain = lambda part: part._asdict() | {"scale": part.scale._asdict()}
+        inputs = [plain(given) for given in self.inputs]
+        given = {"inputs": inputs, "target": plain(self.target), "left_out": self.left_out}
+        return {"format": FORMAT} | given
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> "Columns":
+        """From such a dictionary."""
+        found = given.get("format")
+        if found != FORMAT:
+            raise DataError(f"columns of format {found!r}; this version of moml reads {FORMAT}")
+        inputs = tuple(Input(**_parsed(part)) for part in given["inputs"])
+        return cls(inputs, Target(**_parsed(given["target"])), dict(given["left_out"]))
+
+
+def learn_columns(
+    table: Table,
+    target: str,
+    *,
+    inputs: Sequence[str] | None = None,
+    exclude: Iterable[str] = (),
+    rows: Rows = None,
+    classification: bool = False,
+) -> Columns:
+    """The columns by these rows of the table, those of the training tasks; all by default.
+
+    Inputs are all columns but the target and those excluded, which the task and the weight should
+    be, or the ones given. Texts and truth values as target mean classes, numbers do if asked for.
+    """
+    rows = np.arange(table.rows) if rows is None else rows
+    known, apart = learn_target(table, target, rows, classification), {target, *exclude}
+    for name in set(inputs or ()) & apart:
+        raise DataError(f"column {name} cannot be an input: it is the target, task or weight")
+    left_out = {} if inputs else {k: v for k, v in table.left_out.items() if k not in apart}
+    found = []
+    for name in [name for name in (inputs or table.columns) if name not in apart]:
+        column = table.column(name)
+        _no_dates(table, name, column)
+        given, why = learn(name, column, rows)
+        if given is None:
+            left_out[name] = why
+        else:
+            found.append(given)
+    if not found:
+        said = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise DataError(f"{table.name}: no input column is left{f' ({said})' if said else ''}")
+    return Columns(tuple(found), known, left_out)
+
+
+def _parsed(part: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a NamedTuple from its JSON."""
+    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in part.items()}
+    return fields | {"scale": Scale(**part["scale"])}
+
+
+def _fitting(given: Input, table: Table, rows: Rows) -> Column:
+    """The column of an input, if it is of its kind; one without any value is of every kind."""
+    name = given.name
+    if table.left_out.get(name) == NOTHING:
+        return _missing(given.kind, table.rows if rows is None else len(rows))
+    column = table.column(name)
+    kind = "number" if column.kind == "flag" else column.kind
+    if kind != given.kind:
+        row = int(np.argmin(column.missing))
+        said = f"{column.word(row)!r} is not a {KINDS[given.kind]}, as all were in training"
+        raise DataError(f"{table.where(row, name)}: {said}")
+    return column if rows is None else column._replace(values=column.values[rows])
+
+
+def _missing(kind: str, rows: int) -> Column:
+    if kind == "text":
+        return Column(kind, np.full(rows, -1, np.int32), arrow().array([], arrow().string()))
+    if kind == "time":
+        return Column(kind, np.full(rows, "NaT", "M8[us]"))
+    return Column(kind, np.full(rows, np.nan, np.float32))
+
+
+def _no_dates(table: Table, name: str, column: Column) -> None:
+    """Dates that may have the day or the month first are not guessed at."""
+    if column.kind != "text":
+        return
+    row = int(np.argmin(column.missing))
+    word = column.word(row)
+    if DATE.match(word) and all(DATE.match(w) for w in column.words.to_pylist() if w.strip()):
+        said = f"{word!r} looks like a date; dates are read in the form 2024-12-31"
+        raise DataError(f"{table.where(row, name)}: {said}")
