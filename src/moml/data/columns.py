@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moml.data.arrow import arrow
-from moml.data.inputs import Features, Input, Scale, encode, learn
+from moml.data.inputs import Features, Input, Scale, encode, learn, recoded
 from moml.data.table import NOTHING, Column, Table
 from moml.data.target import Rows, Target, learn_target
 from moml.errors import DataError
 
+BLOCK = 1 << 13  # rows that are encoded at a time, in a processor's cache
 FORMAT = 1  # of the JSON below
 DATE = re.compile(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}")
 KINDS = {"number": "number", "time": "date", "text": "text"}  # in words
@@ -53,14 +54,19 @@ class Columns(NamedTuple):
         >>> columns.features, columns.encode(table).tolist()
         (['x', 'c=a', 'c=b'], [[-1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
         """
+        fitting = [recoded(given, _fitting(given, table, rows)) for given in self.inputs]
         count = table.rows if rows is None else len(rows)
-        x = np.empty((len(self.features), count), np.float32)
-        start = 0
-        for given in self.inputs:
-            for feature in encode(given, _fitting(given, table, rows)):
-                x[start] = feature
-                start += 1
-        return np.ascontiguousarray(x.T)
+        x = np.empty((count, len(self.features)), np.float32)
+        for first in range(0, count, BLOCK):
+            block = slice(first, first + BLOCK)
+            features = [
+                feature
+                for given, column in zip(self.inputs, fitting, strict=True)
+                for feature in encode(given, column._replace(values=column.values[block]))
+            ]
+            for i, feature in enumerate(features):
+                x[block, i] = feature
+        return x
 
     def remarks(self, table: Table) -> list[str]:
         """What this table has that training had not, and what becomes of it; one line each."""

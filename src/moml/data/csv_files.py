@@ -208,7 +208,8 @@ def _texts() -> Any:
 
 def _casts(cells: Any, given: Any) -> bool:
     if arrow().types.is_time(given):  # which arrow knows in a CSV alone
-        return arrow().compute.all(arrow().compute.match_substring_regex(cells, CLOCK)).as_py()
+        fits = arrow().compute.match_substring_regex(cells, CLOCK)
+        return arrow().compute.all(fits).as_py() is not False
     try:
         cells.cast(given)
         return True

@@ -15,6 +15,7 @@ from moml.data.table import Column
 LEVELS = 32  # categories with a feature of their own
 CLIP = 100.0  # standard deviations that a feature can be away from the mean
 FAR = 10.0  # values beyond so many times the range of the middle 98 % do not count in its scale
+SAMPLE = 100_000  # values that show that range
 DAY = 86_400.0
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}  # seconds
 
@@ -64,7 +65,7 @@ def scale_of(values: np.ndarray) -> Scale:
     values = values[np.isfinite(values)]
     if not len(values):
         return Scale(0.0, 0.0)
-    low, high = np.quantile(values, (0.01, 0.99))
+    low, high = np.quantile(values[:: 1 + len(values) // SAMPLE], (0.01, 0.99))
     wide = FAR * (high - low)
     if wide > 0:
         values = np.clip(values, low - wide, high + wide)
@@ -84,10 +85,19 @@ def learn(name: str, column: Column, rows: Int[np.ndarray, " n"]) -> Learned:
 
 
 def encode(given: Input, column: Column) -> list[np.ndarray]:
-    """The features of a column, one array a feature."""
+    """The features of a column, of text as `recoded`, one array a feature."""
     missing = column.missing
     features = ENCODE[given.kind](given, column, missing)
     return [*features, missing] if given.indicator else features
+
+
+def recoded(given: Input, column: Column) -> Column:
+    """A column of text with the codes of the description: len(words) is any other text."""
+    if given.kind != "text":
+        return column
+    place = {word: i for i, word in enumerate(given.words)}
+    code = [place.get(word, len(place)) for word in column.words.to_pylist()]
+    return Column("text", np.array([*code, -1], np.int32)[column.values])  # -1 takes the last
 
 
 def seconds(column: Column) -> np.ndarray:
@@ -141,11 +151,7 @@ def _time(given: Input, column: Column, missing: np.ndarray) -> list[np.ndarray]
 
 
 def _text(given: Input, column: Column, missing: np.ndarray) -> list[np.ndarray]:
-    place = {word: i for i, word in enumerate(given.words)}
-    rest = len(place)
-    level = np.array([place.get(word, rest) for word in column.words.to_pylist()] + [-1], int)
-    mine = level[column.values]  # code -1, missing, takes the last
-    return [mine == i for i in range(rest + given.other)]
+    return [column.values == i for i in range(len(given.words) + given.other)]
 
 
 LEARN: Mapping[str, Callable[[str, Column], tuple[Input, str]]] = {

@@ -4,16 +4,18 @@ A file appears whole or not at all: it is written beside its place and gets its 
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from moml.data.arrow import arrow
 from moml.data.csv_files import csv_batches, surveyed
 from moml.data.table_files import ROWS, batches, files_of, format_of, schema_of, told
 from moml.errors import DataError
+
+Write = Callable[[Any], None]  # of a record batch
 
 
 def write_table(columns: Mapping[str, Any], path: str | PathLike[str]) -> None:
@@ -111,7 +113,7 @@ def _arrow_table(columns: Mapping[str, Any]) -> Any:
 
 
 @contextmanager
-def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Any]:
+def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Write]:
     """A function that writes record batches; the file gets its name when all are written."""
     pa, place, kind = arrow(), Path(path), format_of(path)
     partial = place.with_name(f".{place.name}.{os.getpid()}.partial")
@@ -120,9 +122,9 @@ def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Any]:
         compression = "gzip" if place.name.lower().endswith(".gz") else None
         with (
             pa.output_stream(str(partial), compression=compression) as sink,
-            _format_writer(kind, sink, schema, place) as writer,
+            _format_writer(kind, sink, schema, place) as write,
         ):
-            yield writer.write_batch
+            yield write
         with open(partial, "rb") as file:
             os.fsync(file.fileno())
         os.replace(partial, place)
@@ -133,43 +135,37 @@ def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Any]:
         partial.unlink(missing_ok=True)
 
 
-def _format_writer(kind: str, sink: Any, schema: Any, place: Path) -> Any:
-    if kind == "parquet":
-        from pyarrow import parquet
-
-        return parquet.ParquetWriter(sink, schema)
+@contextmanager
+def _format_writer(kind: str, sink: Any, schema: Any, place: Path) -> Iterator[Write]:
     if kind == "csv":
         tabs = place.name.lower().endswith((".tsv", ".tsv.gz"))
-        return _CsvWriter(sink, schema, "\t" if tabs else ",")
-    return arrow().ipc.new_file(sink, schema)
+        yield _csv_writer(sink, schema, "\t" if tabs else ",")
+        return
+    from pyarrow import parquet
+
+    with (parquet.ParquetWriter if kind == "parquet" else arrow().ipc.new_file)(sink, schema) as to:
+        yield to.write_batch
 
 
-class _CsvWriter:
-    """CSV with quotes where a cell needs them alone; arrow's own writer quotes every text."""
+def _csv_writer(sink: Any, schema: Any, separator: str) -> Write:
+    """CSV with quotes around the cells that need them; arrow's own writer quotes every text."""
+    pa = arrow()
+    compute = pa.compute
 
-    def __init__(self, sink: Any, schema: Any, separator: str):
-        pa = arrow()
-        self.sink, self.separator = sink, separator
-        names = [pa.array([name], pa.string()) for name in schema.names]
-        self.write_batch(pa.RecordBatch.from_arrays(names, schema.names))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Nothing is kept back, so nothing is left to write."""
-
-    def write_batch(self, batch: Any) -> None:
-        cells = [self._quoted(column) for column in batch.columns]
-        lines = arrow().compute.binary_join_element_wise(*cells, self.separator)
-        self.sink.write("".join(f"{line}\n" for line in lines.to_pylist()).encode())
-
-    def _quoted(self, column: Any) -> Any:
-        pa = arrow()
-        compute, texts = pa.compute, column.cast(pa.string())
-        special = compute.match_substring_regex(texts, f'["\r\n{self.separator}]')
+    def quoted(column: Any) -> Any:
+        texts = column.cast(pa.string())
+        special = compute.match_substring_regex(texts, f'["\r\n{separator}]')
         if compute.any(special).as_py():
             doubled = compute.replace_substring(texts, '"', '""')
             wrapped = compute.binary_join_element_wise('"', doubled, '"', "")
             texts = compute.if_else(special, wrapped, texts)
         return texts.fill_null("")
+
+    def write(batch: Any) -> None:
+        cells = [quoted(column) for column in batch.columns]
+        lines = compute.binary_join_element_wise(*cells, separator)
+        sink.write("".join(f"{line}\n" for line in lines.to_pylist()).encode())
+
+    names = [pa.array([name], pa.string()) for name in schema.names]
+    write(pa.RecordBatch.from_arrays(names, schema.names))
+    return write
