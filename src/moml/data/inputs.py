@@ -13,8 +13,9 @@ from jaxtyping import Float, Float32, Int
 from moml.data.table import Column
 
 LEVELS = 32  # categories with a feature of their own
+FEW = 8  # categories that are always some
 CLIP = 100.0  # standard deviations that a feature can be away from the mean
-FAR = 10.0  # values beyond so many times the range of the middle 98 % do not count in its scale
+FAR = 20.0  # times the range of the middle 80 %: values beyond count as if they were there
 SAMPLE = 100_000  # values that show that range
 DAY = 86_400.0
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}  # seconds
@@ -31,7 +32,7 @@ class Scale(NamedTuple):
 
     def __call__(self, values: np.ndarray) -> Float[np.ndarray, " rows"]:
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.clip((values - self.mean) / self.std, -CLIP, CLIP)
+            return np.clip((np.asarray(values, float) - self.mean) / self.std, -CLIP, CLIP)
 
 
 class Input(NamedTuple):
@@ -56,7 +57,7 @@ class Input(NamedTuple):
 
 
 def scale_of(values: np.ndarray) -> Scale:
-    """Mean and std of what is finite, with values far away from the rest held at FAR.
+    """Mean and std of what is finite, with values that are FAR from the rest held there.
 
     >>> scale_of(np.array([1.0, 3.0, np.nan, np.inf]))
     Scale(mean=2.0, std=1.0)
@@ -65,13 +66,14 @@ def scale_of(values: np.ndarray) -> Scale:
     values = values[np.isfinite(values)]
     if not len(values):
         return Scale(0.0, 0.0)
-    low, high = np.quantile(values[:: 1 + len(values) // SAMPLE], (0.01, 0.99))
-    wide = FAR * (high - low)
-    if wide > 0:
-        values = np.clip(values, low - wide, high + wide)
+    for tail in (0.1, 0.01):  # a column may have one value in most rows
+        low, high = np.quantile(values[:: 1 + len(values) // SAMPLE], (tail, 1 - tail))
+        if high > low:
+            values = np.clip(values, low - FAR * (high - low), high + FAR * (high - low))
+            break
     middle = values[0]  # so that large numbers that differ little lose nothing
     mean, std = float(middle + (values - middle).mean()), float((values - middle).std())
-    return Scale(mean, std if std > 1e-12 * abs(mean) else 0.0)
+    return Scale(mean, std if std > 1e-15 * abs(mean) else 0.0)
 
 
 def learn(name: str, column: Column, rows: Int[np.ndarray, " n"]) -> Learned:
@@ -127,7 +129,7 @@ def _learn_text(name: str, column: Column) -> tuple[Input, str]:
     found = np.flatnonzero(counts)
     if len(found) < 2:
         return Input(name, "text"), "one text in all training tasks"
-    if len(found) > max(LEVELS, len(codes) // 2):
+    if len(found) > max(FEW, len(codes) // 2):  # nearly a name of each row
         return Input(name, "text"), f"{len(found):,} different texts in {len(codes):,} rows"
     found = found[np.argsort(-counts[found], kind="stable")]
     least = counts[found[:LEVELS][-1]]

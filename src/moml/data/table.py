@@ -138,8 +138,10 @@ def as_table(
     ([0, -1, 0], [False, False, True])
     """
     pa, as_text = arrow(), frozenset(text)
+    dates = lambda values: isinstance(values, np.ndarray) and values.dtype.kind == "M"
+    known = lambda values: values.astype("M8[us]") if dates(values) else values
     try:
-        arrays = {key: pa.array(values, from_pandas=True) for key, values in columns.items()}
+        arrays = {key: pa.array(known(v), from_pandas=True) for key, v in columns.items()}
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"{name}: a column must be all numbers, texts or dates: {error}") from error
     rows = {len(array) for array in arrays.values()}

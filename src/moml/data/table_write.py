@@ -5,7 +5,7 @@ A file appears whole or not at all: it is written beside its place and gets its 
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,8 @@ def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Write]:
         words = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise DataError(f"{path} cannot be written: {words}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
 
 
 @contextmanager
