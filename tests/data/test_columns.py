@@ -51,7 +51,7 @@ def test_a_missing_value_is_the_mean_and_is_marked():
     later = as_table({"x": [2.0, None], "z": [None, 2.0]})
     np.testing.assert_allclose(columns.encode(later), [[0, 0, 0], [0, 1, 0]])
     assert columns.remarks(later) == [
-        "column z: 1 missing values, none in training; taken as the training mean"
+        "column z: missing in 1 of 2 rows, never in training; taken as the training mean"
     ]
     blank = as_table({"x": [1.0], "z": [None]})  # a column without any value is left out there
     np.testing.assert_allclose(columns.encode(blank), [[-1, 0, 0]])
@@ -104,6 +104,12 @@ def test_outliers_neither_flatten_the_rest_nor_overflow():
     np.testing.assert_allclose(later[:, 0], [CLIP, -CLIP, CLIP, -CLIP])
 
 
+def test_one_wild_value_in_a_column_of_one_value():
+    x = np.append(np.zeros(300), [1.7e308, -1.7e308])
+    table = as_table({"x": x, "y": np.arange(302)})
+    assert np.isfinite(learn_columns(table, "y").encode(table)).all()
+
+
 def test_the_scale_of_large_numbers_that_differ_little():
     x = 1e15 + np.arange(8.0)
     scale = scale_of(x)
@@ -122,7 +128,7 @@ def test_categories_are_the_most_frequent_and_the_others():
     found = columns.encode(later)
     assert np.argmax(found[:3], axis=1).tolist() == [1, 32, 32] and found[3].sum() == 0
     assert columns.remarks(later) == [
-        "column w: 1 missing values, none in training; taken as no category"
+        "column w: missing in 1 of 4 rows, never in training; taken as no category"
     ]
 
 
@@ -131,8 +137,8 @@ def test_an_unseen_category_is_no_error():
     assert columns.features == ["w=b", "w=a", "w missing"]
     later = as_table({"w": ["new", "a", None]})
     assert columns.encode(later).tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 1]]
-    said = ["column w: 1 rows of categories that training had not; taken as none"]
-    assert columns.remarks(later) == said
+    said = "column w: a category that training had not in 1 of 3 rows; taken as none"
+    assert columns.remarks(later) == [said]
 
 
 def test_truth_values_are_numbers():
@@ -281,6 +287,11 @@ def test_a_small_file_is_read_as_training_read_it(tmp_path):
     path.write_text("ward,x\n3,1\n")
     table = read_table(path, columns=columns.names, text=columns.text)
     assert columns.encode(table).tolist() == [[1, 0, -1]]
+    path.write_text("ward,x\n,2\n")
+    table = read_table(path, columns=columns.names, text=columns.text)
+    assert columns.encode(table).tolist() == [[0, 0, 1]]
+    said = "column ward: missing in 1 of 1 rows, never in training; taken as no category"
+    assert columns.remarks(table) == [said]
 
 
 word = st.sampled_from(["a", "b", "c", "d", None])

@@ -169,8 +169,18 @@ def test_what_was_understood_is_said():
         "1 number as input: x",
         "1 category as input: c (2)",
         "1 date as input: t (elapsed, week)",
-        "missing values, replaced by the mean and marked by an indicator: x 2",
+        "missing values, marked by an indicator; a number or date becomes its training mean: x 2",
         "left out: none (it has no value at all), k (one value in all training tasks)",
+    ]
+
+
+def test_what_training_had_not_is_said():
+    table = as_table({"u": [1, 1, 2, 2], "x": [1.0, 2.0, 3.0, None], "c": ["a", "b", "a", "c"]})
+    table = table._replace(columns=table.columns | {"y": table.columns["u"]})
+    columns = learn_columns(table, "y", exclude=["u"], rows=np.array([0, 1, 2]))
+    assert describe(columns, table, group(table, "u"))[4:] == [
+        "column x: missing in 1 of 4 rows, never in training; taken as the training mean",
+        "column c: a category that training had not in 1 of 4 rows; taken as none",
     ]
 
 

@@ -126,6 +126,7 @@ def test_most_rows_decide_that_a_column_is_text(tmp_path, small_blocks):
 
 def test_a_csv_may_have_other_separators_marks_and_lines(tmp_path):
     assert list(csv(tmp_path, "a;b\n1;2,5\n").columns) == ["a", "b"]
+    assert list(csv(tmp_path, '"a;b;c",d\n1,2\n').columns) == ["a;b;c", "d"]
     assert list(csv(tmp_path, b"\xef\xbb\xbfa,b\r\n1,2\r\n").columns) == ["a", "b"]
     table = csv(tmp_path, "a,b\n\n1,NA\n\n2,null\n3,n/a\n4,x\n")
     assert plain(table) == {"a": ["1", "2", "3", "4"], "b": ["", "", "", "x"]}

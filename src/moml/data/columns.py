@@ -76,14 +76,13 @@ class Columns(NamedTuple):
             missing = int(column.missing.sum())
             if missing and not given.indicator:
                 taken = "no category" if given.kind == "text" else "the training mean"
-                said = f"{missing:,} missing values, none in training; taken as {taken}"
-                lines.append(f"column {given.name}: {said}")
+                said = f"missing in {missing:,} of {table.rows:,} rows, never in training"
+                lines.append(f"column {given.name}: {said}; taken as {taken}")
             if given.kind == "text" and given.words and not given.other:
-                new = [word not in given.words for word in column.words.to_pylist()]
-                count = int(np.array([*new, False])[column.values].sum())
+                count = int((recoded(given, column).values == len(given.words)).sum())
                 if count:
-                    said = f"{count:,} rows of categories that training had not; taken as none"
-                    lines.append(f"column {given.name}: {said}")
+                    said = f"a category that training had not in {count:,} of {table.rows:,} rows"
+                    lines.append(f"column {given.name}: {said}; taken as none")
         return lines
 
     def to_json(self) -> dict[str, Any]:

@@ -38,11 +38,13 @@ def csv_schema(path: Path) -> tuple[Any, Dialect]:
     pa = arrow()
     with pa.input_stream(str(path), compression="detect") as stream:
         head = stream.read(1 << 16)
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{path} is UTF-16; save the file as UTF-8")
     lines = head.decode("utf-8-sig", "replace").splitlines()
     line = next((line for line in lines if line.strip()), "")
     if not line:
         raise DataError(f"{path} is empty")
-    separator = max(",;\t|", key=line.count)
+    separator = max(",;\t|", key=re.sub('"[^"]*"', "", line).count)
     schema = next(_named(path, _first(path, separator)))
     numbers = pa.compute.match_substring_regex(pa.array(schema.names), NUMBER)
     if all(numbers.to_pylist()):

@@ -16,6 +16,7 @@ LEVELS = 32  # categories with a feature of their own
 FEW = 8  # categories that are always some
 CLIP = 100.0  # standard deviations that a feature can be away from the mean
 FAR = 20.0  # times the range of the middle 80 %: values beyond count as if they were there
+HUGE = 1e140  # its square is finite, and the sum of many
 SAMPLE = 100_000  # values that show that range
 DAY = 86_400.0
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}  # seconds
@@ -63,7 +64,7 @@ def scale_of(values: np.ndarray) -> Scale:
     Scale(mean=2.0, std=1.0)
     """
     values = np.asarray(values, float)
-    values = values[np.isfinite(values)]
+    values = np.clip(values[np.isfinite(values)], -HUGE, HUGE)
     if not len(values):
         return Scale(0.0, 0.0)
     for tail in (0.1, 0.01):  # a column may have one value in most rows

@@ -34,7 +34,7 @@ def describe(columns: Columns, table: Table, groups: Groups) -> list[str]:
         has = "task has" if single == 1 else "tasks have"
         it = "it" if single == 1 else "they"
         lines.append(f"{single:,} {has} one row: {it} can be adapted to, not scored")
-    lines += [_target(columns, table), *_inputs(columns), _missing(columns, table)]
+    lines += [_target(columns, table), *_inputs(columns), *_missing(columns, table)]
     lines += _far(columns, table)
     if columns.left_out:
         why = [f"{name} ({why})" for name, why in columns.left_out.items()]
@@ -74,15 +74,16 @@ def _inputs(columns: Columns) -> list[str]:
     return lines
 
 
-def _missing(columns: Columns, table: Table) -> str:
+def _missing(columns: Columns, table: Table) -> list[str]:
     found = []
     for given in columns.inputs:
-        count = int(table.columns[given.name].missing.sum()) if given.name in table.columns else 0
-        if count:
+        column = table.columns.get(given.name)
+        count = 0 if column is None else int(column.missing.sum())
+        if count and given.indicator:
             found.append(f"{given.name} {count:,}")
-    if not found:
-        return "no value is missing"
-    return f"missing values, replaced by the mean and marked by an indicator: {_few(found)}"
+    said = "missing values, marked by an indicator; a number or date becomes its training mean"
+    lines = [f"{said}: {_few(found)}"] if found else []
+    return [*lines, *columns.remarks(table)] or ["no value is missing"]
 
 
 def _far(columns: Columns, table: Table) -> list[str]:

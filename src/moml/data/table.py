@@ -98,7 +98,7 @@ def read_table(
     `columns`: which, all by default. `text`: those that are texts whatever they look like: ids,
     codes. In a CSV a column is of numbers (dates) if more than half of its values are, and then one
     that is not is refused; else it is text. Columns without any value, and of a type that is no
-    table's, are left out, or refused where they were asked for by name.
+    table's, are left out: `Table.column` refuses them.
     """
     files, as_text = files_of(path), frozenset(text)
     parts: dict[str, list[Chunk]] = {}
@@ -125,7 +125,7 @@ def read_table(
         rows += count
     if not rows:
         raise DataError(f"{path} has no rows")
-    return _table(parts, rows, tuple(read), as_text, asked=frozenset(columns or ()))
+    return _table(parts, rows, tuple(read), as_text)
 
 
 def as_table(
@@ -148,7 +148,7 @@ def as_table(
     if len(rows) != 1 or rows == {0}:
         raise DataError(f"{name}: columns must be equally long and not empty; given {sorted(rows)}")
     parts = {key: [chunk_of(array, key in as_text)] for key, array in arrays.items()}
-    return _table(parts, rows.pop(), (File(name, 0),), as_text, frozenset())
+    return _table(parts, rows.pop(), (File(name, 0),), as_text)
 
 
 def labels(column: Column) -> tuple[Int[np.ndarray, " rows"], list[str]]:
@@ -174,11 +174,7 @@ def _word(column: Column, value: Any) -> str:
 
 
 def _table(
-    parts: dict[str, list[Chunk]],
-    rows: int,
-    files: tuple[File, ...],
-    text: frozenset[str],
-    asked: frozenset[str],
+    parts: dict[str, list[Chunk]], rows: int, files: tuple[File, ...], text: frozenset[str]
 ) -> Table:
     columns: dict[str, Column] = {}
     left_out: dict[str, str] = {}
@@ -201,6 +197,4 @@ def _table(
             left_out[name] = NOTHING
         else:
             columns[name] = column
-    for name in asked & set(left_out):
-        raise DataError(f"{files[0].path}: column {name} cannot be used: {left_out[name]}")
     return Table(columns, rows, files, left_out)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def chunks_of(
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise DataError(f"{path} has two columns of the name {twice[0]}")
-        wanted = list(columns or names)
+        wanted = list(dict.fromkeys(columns or names))
         for name in wanted:
             if name not in names:
                 raise no_column(str(path), name, names)
@@ -122,7 +123,9 @@ def told(path: Path) -> Iterator[None]:
 def no_column(place: str, name: str, names: Sequence[str]) -> DataError:
     """The error of a column that is not there, which says what is."""
     shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if names[NAMED:] else "")
-    return DataError(f"{place} has no column {name}; there are: {shown}")
+    near = get_close_matches(name, names, n=1)
+    hint = f"; is it {near[0]!r}?" if near else ""
+    return DataError(f"{place} has no column {name}; there are: {shown}{hint}")
 
 
 def _doubtful(chunks: Sequence[Chunk]) -> bool:
