@@ -88,6 +88,13 @@ def test_what_tells_nothing_is_left_out_and_said():
     assert found.endswith("no input column is left (same: one value in all training tasks)")
 
 
+def test_a_column_that_counts_the_rows_is_no_input():
+    table = as_table({"": range(N), "rownames": range(1, N + 1), "x": Y**2, "y": Y})
+    columns = learn_columns(table, "y")
+    assert columns.left_out == {"": "it has no name", "rownames": "it counts the rows"}
+    assert learn_columns(table, "y", inputs=["rownames"]).names == ["rownames"]
+
+
 def test_outliers_neither_flatten_the_rest_nor_overflow():
     generator = np.random.default_rng(0)
     x = generator.normal(size=1000)

@@ -14,6 +14,7 @@ from pyarrow import feather, parquet
 from moml.data import as_table, read_table, write_table
 from moml.data import csv_files as csv_module
 from moml.data.table import labels
+from moml.errors import DataError
 
 DAY = datetime.datetime(2024, 2, 29, 13, 30)
 MIXED = {
@@ -124,6 +125,19 @@ def test_most_rows_decide_that_a_column_is_text(tmp_path, small_blocks):
     assert column.kind == "text" and sorted(column.words.to_pylist()) == ["1", "north"]
 
 
+def test_few_values_may_be_categories_though_most_are_numbers(tmp_path, small_blocks):
+    children = "n,x\n" + "".join(f"{n},1\n" for n in ["0", "1", "2", "3+"] * 700)
+    assert csv(tmp_path, children).columns["n"].kind == "text"
+    late = "n,x\n" + "0,1\n" * 1500 + "3+,1\n" * 700
+    assert csv(tmp_path, late).columns["n"].kind == "text"
+    for odd, many in (("3+", 1), ("3+", 9)):  # a single mistake, or one that is rare
+        with pytest.raises(DataError, match="column n, row 1,501: '3\\+' is not a number"):
+            csv(tmp_path, "n,x\n" + "0,1\n" * 1500 + f"{odd},1\n" * many)
+    real = "".join(f"{i / 7:.3f},1\n" for i in range(100)) + "none,1\n" * 50
+    with pytest.raises(DataError, match="column n, row 101: 'none' is not a number"):
+        csv(tmp_path, "n,x\n" + real)
+
+
 def test_a_csv_may_have_other_separators_marks_and_lines(tmp_path):
     assert list(csv(tmp_path, "a;b\n1;2,5\n").columns) == ["a", "b"]
     assert list(csv(tmp_path, '"a;b;c",d\n1,2\n').columns) == ["a;b;c", "d"]
@@ -213,6 +227,15 @@ def test_only_the_columns_asked_for_are_read(tmp_path):
     table = read_table(path, columns=["c", "a"])
     assert list(table.columns) == ["c", "a"]
     np.testing.assert_array_equal(table.columns["c"].values, [3, np.nan, np.nan, 9])
+
+
+def test_numbers_as_texts_do_not_depend_on_how_they_are_stored():
+    tenth = {"f32": np.float32([0.1, 7]), "f64": np.array([0.1, 7.0]), "i": np.array([5, 7])}
+    for table in (as_table(tenth), as_table(tenth, text=tenth)):
+        words = {
+            name: [labels(c)[1][code] for code in labels(c)[0]] for name, c in table.columns.items()
+        }
+        assert words == {"f32": ["0.1", "7"], "f64": ["0.1", "7"], "i": ["5", "7"]}
 
 
 def test_labels_are_words():

@@ -1,6 +1,7 @@
 """What is wrong with a table is said in one line that names file, column and row."""
 
 import gzip
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -177,3 +178,10 @@ def test_columns_in_memory_must_be_columns():
     table = as_table({"a": [1], "n": [None]})
     assert "has no column b; there are: a, n" in error_of(lambda: table.column("b"))
     assert "column n cannot be used" in error_of(lambda: table.column("n"))
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    found = error_of(lambda: read_table(tmp_path / "t.csv"))
+    assert found == "tables need pyarrow: pip install 'moml[table]'"

@@ -88,6 +88,16 @@ def joined(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Any]:
     return kind, values, None
 
 
+def number_word(value: Any) -> str:
+    """A number of numpy as a text: 7.0 is '7'.
+
+    >>> number_word(np.float32(7)), number_word(np.float32(0.1))
+    ('7', '0.1')
+    """
+    whole = value.dtype.kind == "f" and abs(value) < 1e16 and value % 1 == 0
+    return f"{value:.0f}" if whole else str(value)
+
+
 def _texts(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Any]:
     pa = arrow()
     coded = [chunk.values for chunk in chunks if chunk.kind == "text"]
@@ -139,17 +149,12 @@ def _coded(array: Any) -> Any:
 
 
 def _numbers_coded(array: Any) -> Any:
-    """Numbers as texts: 7.0 is '7', as in a file where no value is missing."""
+    """Numbers as texts, the same whether stored as whole numbers or not."""
     pa = arrow()
-    if pa.types.is_floating(array.type):
-        array = pa.compute.if_else(pa.compute.is_nan(array), None, array)
-        coded = array.dictionary_encode()
-        words = [
-            f"{value:.0f}" if value % 1 == 0 else f"{value!r}"
-            for value in coded.dictionary.to_pylist()
-        ]
-        texts = pa.array(words, pa.string())
-    else:
+    if not pa.types.is_floating(array.type):
         coded = array.dictionary_encode()
         texts = coded.dictionary.cast(pa.string())
+    else:
+        coded = pa.compute.if_else(pa.compute.is_nan(array), None, array).dictionary_encode()
+        texts = pa.array(map(number_word, coded.dictionary.to_numpy()), pa.string())
     return _coded(pa.DictionaryArray.from_arrays(coded.indices, texts))

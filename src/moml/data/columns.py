@@ -17,6 +17,7 @@ from moml.data.target import Rows, Target, learn_target
 from moml.errors import DataError
 
 BLOCK = 1 << 13  # rows that are encoded at a time, in a processor's cache
+ROWS = 20  # fewer may well be counted by chance
 FORMAT = 1  # of the JSON below
 DATE = re.compile(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}")
 KINDS = {"number": "number", "time": "date", "text": "text"}  # in words
@@ -125,7 +126,8 @@ def learn_columns(
     for name in [name for name in (inputs or table.columns) if name not in apart]:
         column = table.column(name)
         _no_dates(table, name, column)
-        given, why = learn(name, column, rows)
+        counting = not inputs and _counts(column)
+        given, why = (None, "it counts the rows") if counting else learn(name, column, rows)
         if given is None:
             left_out[name] = why
         else:
@@ -134,6 +136,17 @@ def learn_columns(
         said = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise DataError(f"{table.name}: no input column is left{f' ({said})' if said else ''}")
     return Columns(tuple(found), known, left_out)
+
+
+def _counts(column: Column) -> bool:
+    """Whether a column has the numbers of the rows, as tables that were saved with them do."""
+    values = column.values
+    return (
+        column.kind == "number"
+        and values.dtype.kind in "iu"
+        and len(values) > ROWS
+        and bool((np.diff(values) == 1).all())
+    )
 
 
 def _parsed(part: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,12 @@ file is read again, as text, to decide, and to find the row that an error is to 
 
 A column whose values are all whole numbers, truth values, dates or numbers has that type. If more
 than half of them are numbers (or dates) it is a column of numbers with a wrong value in it, which
-is refused. All other columns are text.
+is refused; but not if the column has few different values and those that are no numbers are all
+frequent: 0, 1, 2, 3+. All other columns are text.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,8 @@ NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity|nan)$"
 DATE = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 FORMS = (NUMBER, DATE)
 CLOCK = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
+FEW = 32  # different values of a column that may be categories though most are numbers
+OFTEN = 0.01  # of the rows must have each category that is no number, and two rows
 CELL = 40  # characters of a wrong cell that an error shows
 
 
@@ -161,6 +165,7 @@ class _Seen:
         self.types += [pa.float64()]
         self.like = {"number": 0, "date": 0}
         self.bad: dict[str, tuple[int, str]] = {}  # the first row that is none, and its cell
+        self.counts: Counter[str] = Counter()  # of its values, as long as they are few
 
     def add(self, array: Any, start: int) -> None:
         if self.text:
@@ -170,6 +175,10 @@ class _Seen:
         cells = compute.utf8_trim_whitespace(array)
         self.cells += len(cells) - cells.null_count
         self.types = [given for given in self.types if _casts(cells, given)]
+        if len(self.counts) <= FEW:
+            found = cells.drop_null().value_counts()
+            values, counts = found.field("values"), found.field("counts")
+            self.counts.update(dict(zip(values.to_pylist(), counts.to_pylist(), strict=True)))
         for kind, pattern in (("number", NUMBER), ("date", DATE)):
             if kind == "number" and pa.float64() in self.types:
                 self.like[kind] = self.cells
@@ -180,6 +189,11 @@ class _Seen:
             if at >= 0:
                 self.bad.setdefault(kind, (start + at, cells[at].as_py()))
 
+    def _categories(self) -> bool:
+        """Whether the few different values are meant: what is no number is no single mistake."""
+        odd = [count for word, count in self.counts.items() if not re.match(NUMBER, word)]
+        return len(self.counts) <= FEW and min(odd, default=0) >= max(2, OFTEN * self.cells)
+
     def decided(self, path: Path, strict: bool) -> Any:
         pa = arrow()
         if self.text:
@@ -188,6 +202,8 @@ class _Seen:
             return pa.null()
         if self.types:
             return self.types[0]
+        if self._categories():
+            return _texts()
         for kind, count in self.like.items():
             if not strict or 2 * count <= self.cells:
                 continue

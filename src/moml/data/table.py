@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from moml.data.arrow import Chunk, arrow, chunk_of, joined
+from moml.data.arrow import Chunk, arrow, chunk_of, joined, number_word
 from moml.data.table_files import chunks_of, files_of, no_column
 from moml.errors import DataError
 
@@ -170,7 +170,7 @@ def _word(column: Column, value: Any) -> str:
         return column.words[int(value)].as_py()
     if column.kind == "flag":
         return "true" if value else "false"
-    return f"{value:.15g}" if value.dtype.kind == "f" else str(value)
+    return number_word(value) if column.kind == "number" else str(value)
 
 
 def _table(
