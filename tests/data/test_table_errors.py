@@ -46,7 +46,12 @@ CASES = {
     "zones": (
         b"t\n2024-01-01T00:00:00Z\n2024-01-01T00:00:00\n",
         {},
-        "{}, column t: dates of several forms in one column",
+        "{}, column t, row 2: '2024-01-01T00:00:00' is not a date, as the others are",
+    ),
+    "no such day": (
+        b"t\n2024-01-01\n2024-02-01\n2024-02-30\n2024-03-01\n",
+        {},
+        "{}, column t, row 3: '2024-02-30' is not a date, as the others are",
     ),
     "few cells": (b"a,b\n1,2\n3\n", {}, "{}, row 2: 1 instead of 2 cells: '3'"),
     "many cells": (b"a,b\n1,2\n3,4,5\n", {}, "{}, row 2: 3 instead of 2 cells: '3,4,5'"),
@@ -72,6 +77,8 @@ LATE = {
     "a number": (b"7,1.5\n", b"7,abc\n", ", column b, row {}: 'abc' is not a number"),
     "a whole number": (b"7,1\n", b"7,abc\n", ", column b, row {}: 'abc' is not a number"),
     "a date": (b"7,2024-05-05\n", b"7,later\n", ", column b, row {}: 'later' is not a date"),
+    "no such day": (b"7,2024-05-05\n", b"7,2024-05-32\n", ", column b, row {}: '2024-05-32' is"),
+    "a zone": (b"7,2024-05-05 01:00\n", b"7,2024-05-05T01:00Z\n", ", column b, row {}: '2024-05"),
     "a cell too few": (b"7,1.5\n", b"7\n", ", row {}: 1 instead of 2 cells: '7'"),
     "a cell too few after text": (b"7,x\n", b"7\n", ", row {}: 1 instead of 2 cells: '7'"),
     "a line cut in the middle": (b'7,"x"\n', b'"7', ", row {}: 1 instead of 2 cells"),
@@ -126,9 +133,11 @@ def test_broken_footer_and_truncated_files(tmp_path, good):
     assert error_of(lambda: read_table(packed)).startswith(f"{packed} cannot be read: ")
 
 
-def test_flipped_bytes_are_an_error_or_a_table(tmp_path, good):
-    path, generator = tmp_path / "t.parquet", np.random.default_rng(0)
-    failed = 0
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_flipped_bytes_are_an_error_or_a_table(tmp_path, ending):
+    path, generator = tmp_path / f"t.{ending}", np.random.default_rng(0)
+    write_table({"a": np.arange(100.0), "s": ["x", "yy"] * 50, "t": ["2024-01-01"] * 100}, path)
+    good, failed = path.read_bytes(), 0
     for at in generator.integers(0, len(good), 60):
         path.write_bytes(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
         try:

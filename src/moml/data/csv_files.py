@@ -8,6 +8,7 @@ frequent: 0, 1, 2, 3+. All other columns are text.
 """
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -165,6 +166,7 @@ class _Seen:
         self.types += [pa.float64()]
         self.like = {"number": 0, "date": 0}
         self.bad: dict[str, tuple[int, str]] = {}  # the first row that is none, and its cell
+        self.odd = (0, "")  # the first date that is not of the form of the others
         self.counts: Counter[str] = Counter()  # of its values, as long as they are few
 
     def add(self, array: Any, start: int) -> None:
@@ -174,7 +176,11 @@ class _Seen:
         compute = pa.compute
         cells = compute.utf8_trim_whitespace(array)
         self.cells += len(cells) - cells.null_count
-        self.types = [given for given in self.types if _casts(cells, given)]
+        before, self.types = self.types, [given for given in self.types if _casts(cells, given)]
+        moments = [given for given in before if pa.types.is_timestamp(given)]
+        if moments and not any(pa.types.is_timestamp(given) for given in self.types):
+            at = max(_first_bad(cells, given) for given in moments)
+            self.odd = start + at, cells[at].as_py()
         if len(self.counts) <= FEW:
             found = cells.drop_null().value_counts()
             values, counts = found.field("values"), found.field("counts")
@@ -205,17 +211,16 @@ class _Seen:
         if self._categories():
             return _texts()
         for kind, count in self.like.items():
-            if not strict or 2 * count <= self.cells:
+            row, cell = self.bad.get(kind, self.odd)
+            if not strict or not cell or 2 * count <= self.cells:
                 continue
-            if kind not in self.bad:
-                raise DataError(
-                    f"{path}, column {self.name}: {kind}s of several forms in one column"
-                )
-            row, cell = self.bad[kind]
-            raise DataError(
-                f"{path}, column {self.name}, row {row + 1:,}: {_short(cell)} is not a {kind}, "
+            as_ = (
                 f"as {count:,} of {self.cells:,} values are"
+                if kind in self.bad
+                else "as the others are"
             )
+            place = f"{path}, column {self.name}, row {row + 1:,}"
+            raise DataError(f"{place}: {_short(cell)} is not a {kind}, {as_}")
         return _texts()
 
 
@@ -233,6 +238,11 @@ def _casts(cells: Any, given: Any) -> bool:
         return True
     except arrow().ArrowInvalid:
         return False
+
+
+def _first_bad(cells: Any, given: Any) -> int:
+    """The first cell that makes the cast fail, which it does."""
+    return bisect_left(range(1, len(cells)), True, key=lambda n: not _casts(cells[:n], given))
 
 
 def _decoded(path: Path, name: str, array: Any, start: int) -> Any:

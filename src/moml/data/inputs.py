@@ -115,13 +115,13 @@ def _learn_number(name: str, column: Column) -> tuple[Input, str]:
 
 def _learn_time(name: str, column: Column) -> tuple[Input, str]:
     at = seconds(column)
-    scale = scale_of(at)
-    low, high = scale.mean - CLIP * scale.std, scale.mean + CLIP * scale.std
-    known = np.unique(at[(at >= low) & (at <= high)])
+    low, high = np.nanquantile(at, (0.1, 0.9))
+    near = (at >= 2 * low - high) & (at <= 2 * high - low)  # no 9999-12-31 for a date to come
+    known = np.unique(at[near])
     gap, span = np.median(np.diff(known)) if len(known) > 1 else np.inf, np.ptp(known)
     round_ = lambda cycle: span >= cycle and gap <= cycle / 2 and np.ptp(known % cycle) > 0
     cycles = tuple(name for name, cycle in CYCLES.items() if round_(cycle))
-    return Input(name, "time", scale, cycles=cycles), "one date in all training tasks"
+    return Input(name, "time", scale_of(at), cycles=cycles), "one date in all training tasks"
 
 
 def _learn_text(name: str, column: Column) -> tuple[Input, str]:

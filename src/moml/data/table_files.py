@@ -92,21 +92,10 @@ def schema_of(path: Path) -> tuple[Any, Any]:
 
 def batches(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
     """Record batches of a Parquet or Arrow file, with the columns in this order."""
-    pa = arrow()
-    if format_of(path) == "parquet":
-        from pyarrow import parquet
-
-        types = pa.types
-        texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
-        with parquet.ParquetFile(path, read_dictionary=texts) as file:
-            for batch in file.iter_batches(ROWS, columns=list(columns)):
-                yield batch.select(list(columns))
-        return
-    with _opened(path) as reader:
-        stream = isinstance(reader, pa.ipc.RecordBatchStreamReader)
-        numbered = range(0 if stream else reader.num_record_batches)
-        for batch in reader if stream else map(reader.get_batch, numbered):
-            yield batch.select(list(columns))
+    for batch in (_parquet if format_of(path) == "parquet" else _arrow)(path, schema, columns):
+        batch = batch.select(list(columns))
+        batch.validate(full=True)  # what a damaged file says of itself would be believed otherwise
+        yield batch
 
 
 @contextmanager
@@ -143,6 +132,23 @@ def _gathered(
         for name, array in zip(names, batch.columns, strict=True):
             parts[name].append(chunk_of(array, name in text))
     return parts, rows
+
+
+def _parquet(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    types = arrow().types
+    texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:
+        yield from file.iter_batches(ROWS, columns=list(columns))
+
+
+def _arrow(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
+    with _opened(path) as reader:
+        if isinstance(reader, arrow().ipc.RecordBatchStreamReader):
+            yield from reader
+        else:
+            yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
 def _opened(path: Path) -> Any:

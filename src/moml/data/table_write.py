@@ -6,6 +6,7 @@ A file appears whole or not at all: it is written beside its place and gets its 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -62,11 +63,11 @@ def extend_table(
                     break
                 arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
                 arrays |= {name: beside[name].combine_chunks() for name in beside.column_names}
-                empty = lambda kind, rows=batch.num_rows: pa.nulls(rows, kind)
+                none = partial(pa.nulls, batch.num_rows)
                 full = [
                     arrays[field.name].cast(field.type)
                     if field.name in arrays
-                    else empty(field.type)
+                    else none(field.type)
                     for field in schema
                 ]
                 write(pa.RecordBatch.from_arrays(full, schema=schema))
@@ -116,24 +117,24 @@ def _arrow_table(columns: Mapping[str, Any]) -> Any:
 def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Write]:
     """A function that writes record batches; the file gets its name when all are written."""
     pa, place, kind = arrow(), Path(path), format_of(path)
-    partial = place.with_name(f".{place.name}.{os.getpid()}.partial")
+    unnamed = place.with_name(f".{place.name}.{os.getpid()}.partial")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         compression = "gzip" if place.name.lower().endswith(".gz") else None
         with (
-            pa.output_stream(str(partial), compression=compression) as sink,
+            pa.output_stream(str(unnamed), compression=compression) as sink,
             _format_writer(kind, sink, schema, place) as write,
         ):
             yield write
-        with open(partial, "rb") as file:
+        with open(unnamed, "rb") as file:
             os.fsync(file.fileno())
-        os.replace(partial, place)
+        os.replace(unnamed, place)
     except (OSError, pa.ArrowException) as error:
         words = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise DataError(f"{path} cannot be written: {words}") from error
     finally:
         with suppress(OSError):
-            partial.unlink()
+            unnamed.unlink()
 
 
 @contextmanager
