@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from moml.data.arrow import Chunk, arrow, chunk_of
-from moml.data.csv_files import csv_batches, csv_schema, doubtful, guessed, surveyed
+from moml.data.csv_files import csv_batches, csv_schema, doubtful, guessed
+from moml.data.csv_survey import surveyed
 from moml.errors import DataError
 
 ENDINGS = {

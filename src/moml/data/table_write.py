@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from moml.data.arrow import arrow
-from moml.data.csv_files import csv_batches, surveyed
+from moml.data.csv_files import csv_batches
+from moml.data.csv_survey import surveyed
 from moml.data.table_files import ROWS, batches, files_of, format_of, schema_of, told
 from moml.errors import DataError
 
