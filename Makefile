@@ -50,4 +50,4 @@ clean:
 	$(PIP) --editable ".[docs]" && touch $@
 
 .venv/.bench: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[report]" torch==2.13.0 && touch $@
+	$(PIP) --editable ".[report]" torch==2.13.0 pyarrow && touch $@

@@ -1,6 +1,7 @@
-"""Data sets in their publishers' own files: find, read, check, fetch; and split over clients."""
+"""Data sets in their publishers' own files, split over clients; and tables of the user's own."""
 
 from moml.data.catalog import SETS as SETS
+from moml.data.columns import learn_columns as learn_columns
 from moml.data.images import Images as Images
 from moml.data.images import by_group as by_group
 from moml.data.images import counts as counts
@@ -17,3 +18,7 @@ from moml.data.pools import pools as pools
 from moml.data.sets import check as check
 from moml.data.sets import data_folder as data_folder
 from moml.data.sets import load as load
+from moml.data.table import as_table as as_table
+from moml.data.table import read_table as read_table
+from moml.data.table_write import extend_table as extend_table
+from moml.data.table_write import write_table as write_table

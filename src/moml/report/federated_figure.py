@@ -51,12 +51,13 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
     together = {  # columns that share a place
         "K H B": ("k", "h", "clients"),
-        "alpha eta beta": ("alpha", "eta", "beta"),
+        "α η β": ("alpha", "eta", "beta"),
         "stop steps": ("stopped", "steps"),
     }
     if not any("stopped" in row["setting"] for row in rows):
         together.pop("stop steps")
-    for name in (*together, "ours", "printed", *(EXTRA[name] for name in extra), "lost"):
+    lost = ["lost"] if any(row["lost"] for row in rows) else []
+    for name in (*together, "ours", "printed", *(EXTRA[name] for name in extra), *lost):
         table.add_column(name, justify="right", no_wrap=True)
     pair = lambda mean, std: "-" if mean is None else f"{mean:.1f} ± {std:.1f}"
     one = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f}"
@@ -71,7 +72,7 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
             pair(row["mean"], row["std"]),
             pair(row["paper_mean"], row["paper_std"]),
             *(one(by_metric.get((*cell_of(row), name), {"mean": None})) for name in extra),
-            str(row["lost"]),
+            *(str(row["lost"]) for _ in lost),
         )
     console().print(table)
 

@@ -1,0 +1,160 @@
+"""Arrow arrays to numpy, a record batch at a time: what a column's type means here."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from moml.errors import DataError
+
+MISSING: dict[str, Any] = {"number": np.nan, "flag": np.nan, "time": np.datetime64("NaT")}
+DTYPE: dict[str, str] = {"number": "f4", "flag": "f4", "time": "M8[us]"}
+
+
+class Chunk(NamedTuple):
+    """Some rows of a column: kind number, flag, time (numpy arrays), text (a dictionary array).
+
+    Kind empty: `rows` missing values of no known type; refused: `values` is the type's name.
+    """
+
+    kind: str
+    values: Any
+    rows: int
+
+
+def arrow() -> Any:
+    """The module pyarrow, or a DataError that says how to get it."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.ipc
+    except ImportError as error:
+        raise DataError("tables need pyarrow: pip install 'moml[table]'") from error
+    return pyarrow
+
+
+def chunk_of(array: Any, as_text: bool) -> Chunk:
+    """A chunk from an arrow array, or from a chunked one."""
+    pa = arrow()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    types, given, rows = pa.types, array.type, len(array)
+    if isinstance(array, pa.ExtensionArray):
+        return chunk_of(array.storage, as_text)
+    if array.null_count == rows:
+        return Chunk("empty", None, rows)
+    if _is_text(given) or (types.is_dictionary(given) and _is_text(given.value_type)):
+        return Chunk("text", _coded(array), rows)
+    if types.is_dictionary(given):
+        return chunk_of(array.dictionary_decode(), as_text)
+    if types.is_boolean(given):
+        if as_text:
+            return Chunk("text", _coded(array.cast(pa.string())), rows)
+        numbers = array.cast(pa.uint8()).cast(pa.float32())
+        return Chunk("flag", numbers.to_numpy(zero_copy_only=False), rows)
+    if types.is_date(given) or types.is_timestamp(given):
+        zone = given.tz if types.is_timestamp(given) else None
+        whole = pa.compute.CastOptions(pa.timestamp("us", zone), allow_time_truncate=True)
+        moments = pa.compute.cast(array, options=whole)
+        if as_text:
+            return Chunk("text", _coded(moments.cast(pa.string())), rows)
+        return Chunk("time", moments.to_numpy(zero_copy_only=False).astype("M8[us]"), rows)
+    if types.is_time(given) or types.is_duration(given):
+        unit = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[given.unit]
+        counts = array.cast(pa.int32() if given.bit_width == 32 else pa.int64())
+        return Chunk("number", counts.to_numpy(zero_copy_only=False) / unit, rows)
+    if types.is_decimal(given) or types.is_float16(given):
+        return chunk_of(
+            array.cast(pa.float64() if types.is_decimal(given) else pa.float32()), as_text
+        )
+    if types.is_integer(given) or types.is_floating(given):
+        if as_text:
+            return Chunk("text", _numbers_coded(array), rows)
+        return Chunk("number", array.to_numpy(zero_copy_only=False), rows)
+    return Chunk("refused", str(given), rows)
+
+
+def joined(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Any]:
+    """Kind, values and words of a column from its chunks, which are empty or of one kind.
+
+    With `dates`, texts that all are dates of the form 2024-12-31 become times.
+    """
+    kind = next(chunk.kind for chunk in chunks if chunk.kind != "empty")
+    if kind == "text":
+        return _texts(chunks, dates)
+    fill = lambda rows: np.full(rows, MISSING[kind], DTYPE[kind])
+    parts = [fill(chunk.rows) if chunk.kind == "empty" else chunk.values for chunk in chunks]
+    values = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    return kind, values, None
+
+
+def number_word(value: Any) -> str:
+    """A number of numpy as a text: 7.0 is '7'.
+
+    >>> number_word(np.float32(7)), number_word(np.float32(0.1))
+    ('7', '0.1')
+    """
+    whole = value.dtype.kind == "f" and abs(value) < 1e16 and value % 1 == 0
+    return f"{value:.0f}" if whole else str(value)
+
+
+def _texts(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Any]:
+    pa = arrow()
+    coded = [chunk.values for chunk in chunks if chunk.kind == "text"]
+    unified = iter(pa.chunked_array(coded).unify_dictionaries().chunks)
+    codes, words = [], coded[0].dictionary
+    for chunk in chunks:
+        if chunk.kind == "empty":
+            codes.append(np.full(chunk.rows, -1, np.int32))
+            continue
+        part = next(unified)
+        words = part.dictionary
+        codes.append(part.indices.fill_null(-1).to_numpy())
+    values = np.concatenate(codes)
+    blank = pa.compute.equal(pa.compute.utf8_trim_whitespace(words), "").to_numpy(False)
+    if blank.any():
+        values = np.where(np.append(blank, False)[values], np.int32(-1), values)
+    moments = _moments(words.filter(~blank)) if dates else None
+    if moments is not None:
+        at = np.full(len(words) + 1, np.datetime64("NaT"), "M8[us]")
+        at[:-1][~blank] = moments
+        return "time", at[values], None
+    return "text", values, words
+
+
+def _moments(words: Any) -> np.ndarray | None:
+    """The times that all these texts name, if they do."""
+    pa = arrow()
+    for few in (words[:1], words):  # the first refuses most columns at once
+        for zone in (None, "UTC"):
+            try:
+                moments = few.cast(pa.timestamp("us", zone))
+                break
+            except pa.ArrowInvalid:
+                continue
+        else:
+            return None
+    return moments.to_numpy(zero_copy_only=False).astype("M8[us]") if len(words) else None
+
+
+def _is_text(given: Any) -> bool:
+    types = arrow().types
+    return types.is_string(given) or types.is_large_string(given) or types.is_string_view(given)
+
+
+def _coded(array: Any) -> Any:
+    pa = arrow()
+    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    return coded.cast(pa.dictionary(pa.int32(), pa.string()))
+
+
+def _numbers_coded(array: Any) -> Any:
+    """Numbers as texts, the same whether stored as whole numbers or not."""
+    pa = arrow()
+    if not pa.types.is_floating(array.type):
+        coded = array.dictionary_encode()
+        texts = coded.dictionary.cast(pa.string())
+    else:
+        coded = pa.compute.if_else(pa.compute.is_nan(array), None, array).dictionary_encode()
+        texts = pa.array(map(number_word, coded.dictionary.to_numpy()), pa.string())
+    return _coded(pa.DictionaryArray.from_arrays(coded.indices, texts))
