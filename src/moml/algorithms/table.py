@@ -36,6 +36,8 @@ class Parts(NamedTuple):
     loss: Loss  # the mean over the places of a batch, empty ones counted: every row weighs the same
     adapt: Adapt
     answer: Callable[[Summed, Any], Any]  # of rows: targets [rows], or probabilities of classes
+    inner: Adapt  # that adaptation of rows beside their summary
+    net: Model
 
 
 def targets(shape: Shape, y: Any) -> Float[Array, "rows out"]:
@@ -107,5 +109,6 @@ def parts(kind: str, shape: Shape, at: Knots) -> Parts:
         given = net.predict(params.own, beside(x, params.summary))
         return given[:, 0] if shape.classes is None else jax.nn.softmax(given)
 
-    adapt = with_summary(KINDS[kind](shape, net), summarise, leave_out, nothing)
-    return Parts(lambda key: Summed(net.init(key), nothing), loss, adapt, answer)
+    inner = KINDS[kind](shape, net)
+    adapt = with_summary(inner, summarise, leave_out, nothing)
+    return Parts(lambda key: Summed(net.init(key), nothing), loss, adapt, answer, inner, net)

@@ -1,0 +1,164 @@
+"""How well a table's new tasks are predicted, by number of known rows, beside plain rivals."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from moml.data.target import Target
+from moml.run.progress import bar
+from moml.run.rivals import Rivals, learn_rivals
+from moml.run.table_model import TableModel
+
+STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)
+MOST = 2000  # tasks that are scored, or that rivals learn from
+RESIDUALS = 20_000  # kept for each number of known rows
+
+Rows = list[Int[np.ndarray, " _"]]
+Score = dict[str, Any]
+
+
+class Scored(NamedTuple):
+    """Result rows, and of each number of known rows what predictions of numbers were off by."""
+
+    rows: list[Score]
+    residuals: dict[int, Float[np.ndarray, " rows"]]
+
+
+class Parted(NamedTuple):
+    """The rows of each task that may be known, in their order, and those that are asked for."""
+
+    known: Rows
+    asked: Rows
+
+
+def levels(shots: int) -> list[int]:
+    """Numbers of known rows to score with.
+
+    >>> levels(4), levels(10)
+    ([0, 1, 2, 3, 4], [0, 1, 2, 3, 5, 10])
+    """
+    return sorted({shots, *(step for step in STEPS if step < shots)})
+
+
+def parted(groups: Sequence[Any], shots: int, ordered: bool, seed: int) -> Parted:
+    """Of each task min(shots, half its rows) to know, the first ones or any; the others asked."""
+    chance = np.random.default_rng([seed, 3])
+    own = [rows if ordered else chance.permutation(rows) for rows in groups]
+    cut = [min(shots, len(rows) // 2) for rows in own]
+    return Parted(
+        [rows[:c] for rows, c in zip(own, cut, strict=True)],
+        [rows[c:] for rows, c in zip(own, cut, strict=True)],
+    )
+
+
+def rivals_of(model: TableModel, x: Any, y: Any, groups: Sequence[Any], seed: int) -> Rivals:
+    """The rivals by training tasks, at most MOST of them."""
+    chance = np.random.default_rng([seed, 4])
+    some = chance.permutation(len(groups))[:MOST]
+    parts = parted([groups[i] for i in some], model.shots, model.shape.ordered, seed)
+    rows = np.concatenate([*parts.known, *parts.asked])
+    place = lambda groups, first: _places(groups, first)
+    known = place(parts.known, 0)
+    asked = place(parts.asked, sum(len(own) for own in parts.known))
+    classes = model.shape.classes
+    return learn_rivals(x[rows], _columns(y[rows], classes), known, asked, classes is not None)
+
+
+def _places(groups: Rows, first: int) -> Rows:
+    sizes = np.array([len(own) for own in groups])
+    ends = first + np.cumsum(sizes)
+    return [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+
+
+def _columns(y: np.ndarray, classes: int | None) -> Float[np.ndarray, "rows out"]:
+    return np.asarray(y, float)[:, None] if classes is None else np.eye(classes)[y]
+
+
+def score_tasks(
+    model: TableModel,
+    pooled: TableModel,
+    rivals: Rivals,
+    target: Target,
+    x: Any,
+    y: Any,
+    groups: Sequence[Any],
+    *,
+    weights: Any = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Scored:
+    """Score every model on the same rows of these tasks, after 0, 1, 2, ... of their others."""
+    groups = groups[:MOST]
+    parts = parted(groups, model.shots, model.shape.ordered, seed)
+    asked = np.concatenate(parts.asked)
+    which = np.repeat(np.arange(len(groups)), [len(rows) for rows in parts.asked])
+    weigh = np.ones(len(asked)) if weights is None else np.asarray(weights, float)[asked]
+    classes = model.shape.classes
+    alone = pooled.personal(x[:0], y[:0], [np.arange(0)])
+    same = pooled.answers(alone, np.zeros(len(asked), int), x[asked])
+    rows: list[Score] = []
+    residuals = {}
+    steps = levels(model.shots)
+    with bar("scores", len(steps), shown=progress) as advance:
+        for i, k in enumerate(steps):
+            known = [mine[:k] for mine in parts.known]
+            own = model.personal(x, y, known)
+            answers = {
+                "personal": model.answers(own, which, x[asked]),
+                "pooled": same,
+                **_plain(rivals, x, _columns, y, known, parts.asked, classes),
+            }
+            for name, given in answers.items():
+                each = _errors(target, given, y[asked])
+                rows += [
+                    {"model": name, "shots": k, "metric": metric}
+                    | _mean(metric, errors, weigh, which, len(groups))
+                    for metric, errors in each.items()
+                ]
+            if classes is None:
+                off = target.unscale(y[asked]) - target.unscale(answers["personal"])
+                chance = np.random.default_rng([seed, 5])
+                residuals[k] = off if len(off) <= RESIDUALS else chance.choice(off, RESIDUALS)
+            advance(i + 1)
+    return Scored(rows, residuals)
+
+
+def _plain(
+    rivals: Rivals, x: Any, columns: Any, y: Any, known: Rows, asked: Rows, classes: int | None
+) -> dict[str, np.ndarray]:
+    """The answers of a ridge per task and of the shrunken task mean."""
+    ridge, mean = [], []
+    for mine, wanted in zip(known, asked, strict=True):
+        own = columns(y[mine], classes)
+        ridge.append(rivals.ridge(x[mine], own, x[wanted]))
+        mean.append(np.tile(rivals.shrunken(own), (len(wanted), 1)))
+    one = lambda parts: np.concatenate(parts)[:, 0] if classes is None else np.concatenate(parts)
+    return {"per-task": one(ridge), "shrunken-mean": one(mean)}
+
+
+def _errors(target: Target, given: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    """Every row's share in a metric."""
+    if not target.classes:
+        return {"rmse": (target.unscale(given) - target.unscale(y)) ** 2}
+    right = np.maximum(given[np.arange(len(y)), y].astype(float), 1e-12)
+    return {"accuracy": 100.0 * (given.argmax(axis=1) == y), "log_loss": -np.log(right)}
+
+
+def _mean(
+    metric: str, errors: np.ndarray, weigh: np.ndarray, which: np.ndarray, tasks: int
+) -> Score:
+    """The mean over all rows, and the spread of the tasks' own means."""
+    of_task = lambda values: np.bincount(which, values, tasks)
+    total = of_task(weigh)
+    some = total > 0
+    own = of_task(weigh * errors)[some] / total[some]
+    mean = float(np.average(errors, weights=weigh))
+    root = np.sqrt if metric == "rmse" else np.asarray
+    return {
+        "mean": float(root(mean)),
+        "std": float(root(own).std()),
+        "tasks": int(some.sum()),
+        "rows": len(errors),
+    }
