@@ -81,19 +81,3 @@ def summary_of(inputs: Any, targets: Any, ordered: bool) -> tuple[Any, Any]:
         return jax.vmap(lambda m: _moments(x, y, m, ordered))(others)
 
     return summarise, leave_out
-
-
-def merged(old: Any, k: Any, new: Any, n: Any, out: int, ordered: bool) -> Any:
-    """The summary of k rows and of n later ones together, from the summaries of both."""
-    features = (len(new) - (3 * out if ordered else 2 * out) - 1) // (2 if ordered else 1)
-    ends = [out, 2 * out, 2 * out + 1, 2 * out + 1 + features]
-    y_a, spread_a, _, x_a, last_a = jnp.split(old, ends)
-    y_b, spread_b, _, x_b, last_b = jnp.split(new, ends)
-    mean = lambda a, b: (a * (k + 1) + b * (n + 1)) / (k + n + 1)
-    centre = lambda y, count: y * (count + 1) / jnp.maximum(count, 1)
-    apart = k * n / jnp.maximum(k + n, 1) * (centre(y_a, k) - centre(y_b, n)) ** 2
-    squares = spread_a**2 * (k + 1) + spread_b**2 * (n + 1) - 1e-6 + apart
-    spread = jnp.sqrt(jnp.maximum(squares, 1e-6) / (k + n + 1))
-    number = ((k + n) / (k + n + 3))[None]
-    newest = jnp.where(n > 0, last_b, last_a)
-    return jnp.concatenate([mean(y_a, y_b), spread, number, mean(x_a, x_b), newest])

@@ -1,89 +1,87 @@
-"""What personal models are compared with, from rows alone: a ridge per task, a shrunken mean.
+"""Plain rivals of a table model, on arrays alone: a shrunken task mean, and a ridge per task.
 
-Targets are columns [rows, out]: a number, or a class's indicator for each class. Penalty and
-shrinking are chosen on training tasks.
+Targets come as columns [rows, out]: one number, or one column a class (`columns`). The third, one
+pooled model, is `fit_groups(..., kinds=["pooled"])`.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
-
-PENALTIES = tuple(10.0**power for power in range(-2, 5))
-FLOORS = (0.2, 0.1, 0.05, 0.02, 0.01)  # least probability of a ridge's class, shared by all
-TASKS = 200  # training tasks that choose
+from jaxtyping import Float, Int
 
 Columns = Float[np.ndarray, "rows out"]
-Known = Sequence[tuple[Any, Any]]  # x and y of the rows that are known of each task
+PENALTIES = tuple(10.0**p for p in range(-2, 5))
 
 
-class Rivals(NamedTuple):
-    """What was chosen on training tasks."""
+def columns(y: Any, classes: int | None = None) -> Columns:
+    """Targets as columns of floats.
 
-    mean: list[float]  # of all rows of them, for each column
-    ratio: float  # a row's variance inside a task over that of the tasks' means
-    penalty: float
-    floor: float = 0.0
-
-    def shrunken(self, y: Columns) -> Float[np.ndarray, " out"]:
-        """m + k / (k + r) (mean of y - m) of k rows: the best guess from targets alone."""
-        k, mean = len(y), np.asarray(self.mean)
-        return mean + k / (k + self.ratio) * (y.mean(axis=0) - mean) if k else mean
-
-    def ridge(self, x: Any, y: Columns, asked: Any) -> Columns:
-        """A ridge on the task's own rows; where it has none, the mean of all."""
-        if not len(y):
-            return np.tile(self.mean, (len(asked), 1))
-        given = ridge(x, y, asked, self.penalty)
-        return _probable(given, self.floor) if self.floor else given
+    >>> columns([0, 2], classes=3).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    return np.asarray(y, float)[:, None] if classes is None else np.eye(classes)[np.asarray(y)]
 
 
-def ridge(x: Any, y: Columns, asked: Any, penalty: float) -> Columns:
-    """ȳ + (x - x̄)' F' (F F' + p I)^-1 (y - ȳ), F the known rows less their mean."""
-    x, asked = np.asarray(x, float), np.asarray(asked, float)
-    f, centre = x - x.mean(axis=0), y.mean(axis=0)
-    dual = np.linalg.solve(f @ f.T + penalty * np.eye(len(f)), y - centre)
-    return centre + (asked - x.mean(axis=0)) @ (f.T @ dual)
+def shrinkage(y: Columns, groups: Sequence[Any]) -> float:
+    """How many rows the prior is worth: variance within tasks over variance between them.
+
+    Moments of the one-way analysis of variance; infinite where tasks do not differ.
+    """
+    sizes = np.array([len(rows) for rows in groups], float)
+    means = np.stack([y[rows].mean(axis=0) for rows in groups])
+    n, tasks = sizes.sum(), len(groups)
+    inside = sum(float(((y[rows] - m) ** 2).sum()) for rows, m in zip(groups, means, strict=True))
+    overall = sizes @ means / n
+    outside = float(sizes @ ((means - overall) ** 2).sum(axis=1))
+    within = inside / max(n - tasks, 1)
+    typical = (n - (sizes**2).sum() / n) / max(tasks - 1, 1)
+    between = (outside / max(tasks - 1, 1) - within) / max(typical, 1e-12)
+    return float(within / between) if between > 0 else np.inf
 
 
-def _probable(given: Columns, floor: float) -> Columns:
-    """Probabilities from a ridge's answers: within 0 and 1, of sum 1, all above a floor."""
-    bounded = np.clip(given, 0, 1) + 1e-9
-    return (1 - floor) * bounded / bounded.sum(axis=1, keepdims=True) + floor / given.shape[1]
+def shrunken_mean(
+    y: Columns, groups: Sequence[Any], prior: Float[np.ndarray, " out"], rows: float
+) -> Float[np.ndarray, "tasks out"]:
+    """(sum of the known targets + rows * prior) / (their number + rows), for every task.
+
+    >>> shrunken_mean(np.array([[3.0], [5.0]]), [[0, 1], []], np.array([1.0]), 2.0).tolist()
+    [[2.5], [1.0]]
+    """
+    if np.isinf(rows):
+        return np.tile(prior, (len(groups), 1))
+    known = [np.asarray(mine, int) for mine in groups]
+    return np.stack([(y[k].sum(axis=0) + rows * prior) / max(len(k) + rows, 1e-12) for k in known])
 
 
-def learn_rivals(
-    x: Any, y: Columns, known: Sequence[Any], asked: Sequence[Any], classes: bool
-) -> Rivals:
-    """Choose on training tasks, of which the rows known[i] are known and asked[i] asked for."""
-    mean = y[np.concatenate([*known, *asked])].mean(axis=0)
-    sizes = np.array([len(k) + len(a) for k, a in zip(known, asked, strict=True)])
-    both = [y[np.concatenate([k, a])] for k, a in zip(known, asked, strict=True)]
-    ratio = _ratio(both, sizes, mean)
-    some = [i for i, rows in enumerate(known) if len(rows) and len(asked[i])][:TASKS]
-    answers = {
-        p: [ridge(x[known[i]], y[known[i]], x[asked[i]], p) for i in some] for p in PENALTIES
-    }
-    wanted = np.concatenate([y[asked[i]] for i in some]) if some else y[:0]
-    best = (np.inf, PENALTIES[-1], FLOORS[0] if classes else 0.0)
-    for penalty, parts in answers.items() if some else ():
-        for floor in FLOORS if classes else (0.0,):
-            best = min(best, (_loss(np.concatenate(parts), wanted, floor), penalty, floor))
-    return Rivals(mean.tolist(), ratio, best[1], best[2])
+def ridge_per_task(
+    x: Float[np.ndarray, "rows features"],
+    y: Columns,
+    groups: Sequence[Any],
+    which: Int[np.ndarray, " asked"],
+    asked: Float[np.ndarray, "asked features"],
+    prior: Float[np.ndarray, " out"],
+    penalty: float,
+) -> Float[np.ndarray, "asked out"]:
+    """A ridge of each task's own rows, its intercept free; the prior where no row is known."""
+    out = np.tile(np.asarray(prior, float), (len(asked), 1))
+    for task, rows in enumerate(groups):
+        at, rows = np.flatnonzero(which == task), np.asarray(rows, int)
+        if not len(rows) or not len(at):
+            continue
+        middle, mean = x[rows].mean(axis=0), y[rows].mean(axis=0)
+        f = np.asarray(x[rows] - middle, float)
+        dual = np.linalg.solve(f @ f.T + penalty * np.eye(len(f)), y[rows] - mean)
+        out[at] = mean + (asked[at] - middle) @ (f.T @ dual)
+    return out
 
 
-def _loss(given: Columns, wanted: Columns, floor: float) -> float:
-    if not floor:
-        return float(((given - wanted) ** 2).mean())
-    return float(-np.log((_probable(given, floor) * wanted).sum(axis=1)).mean())
+def best_penalty(loss: Callable[[float], float]) -> float:
+    """The penalty with the least loss, as the caller measures it on held-out tasks."""
+    return min(PENALTIES, key=loss)
 
 
-def _ratio(tasks: Sequence[Columns], sizes: np.ndarray, mean: np.ndarray) -> float:
-    """The ratio of variances by the analysis of variance, for tasks of unequal sizes."""
-    n, count = sizes.sum(), len(sizes)
-    inside = sum(float(((y - y.mean(axis=0)) ** 2).sum()) for y in tasks) / max(n - count, 1)
-    between = sum(len(y) * float(((y.mean(axis=0) - mean) ** 2).sum()) for y in tasks)
-    usual = (n - (sizes**2).sum() / n) / max(count - 1, 1)
-    own = (between / max(count - 1, 1) - inside) / max(usual, 1e-9)
-    return float(inside / max(own, 1e-3 * inside, 1e-12))
+def probabilities(scores: Float[np.ndarray, "rows classes"]) -> Float[np.ndarray, "rows classes"]:
+    """Scores of classes made probabilities: none below a thousandth, sums of one."""
+    clipped = np.clip(scores, 1e-3, 1)
+    return clipped / clipped.sum(axis=1, keepdims=True)

@@ -7,12 +7,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moml.data.target import Target
+from moml.errors import DataError
 from moml.run.progress import bar
-from moml.run.rivals import Rivals, learn_rivals
+from moml.run.table_rivals import Rivals, learn_rivals
 from moml.run.table_model import TableModel
 
 STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)
-MOST = 2000  # tasks that are scored, or that rivals learn from
+MOST = 2000  # tasks that are scored
+LEARN = 500  # that rivals learn from
 RESIDUALS = 20_000  # kept for each number of known rows
 
 Rows = list[Int[np.ndarray, " _"]]
@@ -54,26 +56,20 @@ def parted(groups: Sequence[Any], shots: int, ordered: bool, seed: int) -> Parte
 
 
 def rivals_of(model: TableModel, x: Any, y: Any, groups: Sequence[Any], seed: int) -> Rivals:
-    """The rivals by training tasks, at most MOST of them."""
+    """The rivals by training tasks, at most some of them."""
     chance = np.random.default_rng([seed, 4])
-    some = chance.permutation(len(groups))[:MOST]
+    some = chance.permutation(len(groups))[:LEARN]
     parts = parted([groups[i] for i in some], model.shots, model.shape.ordered, seed)
-    rows = np.concatenate([*parts.known, *parts.asked])
-    place = lambda groups, first: _places(groups, first)
-    known = place(parts.known, 0)
-    asked = place(parts.asked, sum(len(own) for own in parts.known))
-    classes = model.shape.classes
-    return learn_rivals(x[rows], _columns(y[rows], classes), known, asked, classes is not None)
+    rows, parts = _dense(parts)
+    return learn_rivals(x[rows], y[rows], parts.known, parts.asked, model.shape.classes)
 
 
-def _places(groups: Rows, first: int) -> Rows:
-    sizes = np.array([len(own) for own in groups])
-    ends = first + np.cumsum(sizes)
-    return [np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-
-
-def _columns(y: np.ndarray, classes: int | None) -> Float[np.ndarray, "rows out"]:
-    return np.asarray(y, float)[:, None] if classes is None else np.eye(classes)[y]
+def _dense(parts: Parted) -> tuple[Int[np.ndarray, " rows"], Parted]:
+    """All these rows, and the places that they have there."""
+    both = [*parts.known, *parts.asked]
+    places = np.split(np.arange(sum(map(len, both))), np.cumsum([len(own) for own in both])[:-1])
+    half = len(parts.known)
+    return np.concatenate(both), Parted(places[:half], places[half:])
 
 
 def score_tasks(
@@ -90,15 +86,17 @@ def score_tasks(
     progress: bool = False,
 ) -> Scored:
     """Score every model on the same rows of these tasks, after 0, 1, 2, ... of their others."""
-    groups = groups[:MOST]
-    parts = parted(groups, model.shots, model.shape.ordered, seed)
+    parts = parted(groups[:MOST], model.shots, model.shape.ordered, seed)
+    rows, parts = _dense(parts)
+    x, y, classes = x[rows], y[rows], model.shape.classes
     asked = np.concatenate(parts.asked)
-    which = np.repeat(np.arange(len(groups)), [len(rows) for rows in parts.asked])
-    weigh = np.ones(len(asked)) if weights is None else np.asarray(weights, float)[asked]
-    classes = model.shape.classes
+    which = np.repeat(np.arange(len(parts.asked)), [len(mine) for mine in parts.asked])
+    weigh = np.ones(len(asked)) if weights is None else np.asarray(weights, float)[rows][asked]
+    if not weigh.any():
+        raise DataError("all rows to score on have the weight 0")
     alone = pooled.personal(x[:0], y[:0], [np.arange(0)])
     same = pooled.answers(alone, np.zeros(len(asked), int), x[asked])
-    rows: list[Score] = []
+    found: list[Score] = []
     residuals = {}
     steps = levels(model.shots)
     with bar("scores", len(steps), shown=progress) as advance:
@@ -108,13 +106,13 @@ def score_tasks(
             answers = {
                 "personal": model.answers(own, which, x[asked]),
                 "pooled": same,
-                **_plain(rivals, x, _columns, y, known, parts.asked, classes),
+                **rivals.answers(x, y, known, which, x[asked], classes),
             }
             for name, given in answers.items():
                 each = _errors(target, given, y[asked])
-                rows += [
+                found += [
                     {"model": name, "shots": k, "metric": metric}
-                    | _mean(metric, errors, weigh, which, len(groups))
+                    | _mean(metric, errors, weigh, which)
                     for metric, errors in each.items()
                 ]
             if classes is None:
@@ -122,20 +120,7 @@ def score_tasks(
                 chance = np.random.default_rng([seed, 5])
                 residuals[k] = off if len(off) <= RESIDUALS else chance.choice(off, RESIDUALS)
             advance(i + 1)
-    return Scored(rows, residuals)
-
-
-def _plain(
-    rivals: Rivals, x: Any, columns: Any, y: Any, known: Rows, asked: Rows, classes: int | None
-) -> dict[str, np.ndarray]:
-    """The answers of a ridge per task and of the shrunken task mean."""
-    ridge, mean = [], []
-    for mine, wanted in zip(known, asked, strict=True):
-        own = columns(y[mine], classes)
-        ridge.append(rivals.ridge(x[mine], own, x[wanted]))
-        mean.append(np.tile(rivals.shrunken(own), (len(wanted), 1)))
-    one = lambda parts: np.concatenate(parts)[:, 0] if classes is None else np.concatenate(parts)
-    return {"per-task": one(ridge), "shrunken-mean": one(mean)}
+    return Scored(found, residuals)
 
 
 def _errors(target: Target, given: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
@@ -146,11 +131,9 @@ def _errors(target: Target, given: np.ndarray, y: np.ndarray) -> dict[str, np.nd
     return {"accuracy": 100.0 * (given.argmax(axis=1) == y), "log_loss": -np.log(right)}
 
 
-def _mean(
-    metric: str, errors: np.ndarray, weigh: np.ndarray, which: np.ndarray, tasks: int
-) -> Score:
+def _mean(metric: str, errors: np.ndarray, weigh: np.ndarray, which: np.ndarray) -> Score:
     """The mean over all rows, and the spread of the tasks' own means."""
-    of_task = lambda values: np.bincount(which, values, tasks)
+    of_task = lambda values: np.bincount(which, values)
     total = of_task(weigh)
     some = total > 0
     own = of_task(weigh * errors)[some] / total[some]

@@ -27,7 +27,7 @@ from moml.run.arrays import filled, named_leaves, read_arrays, write_arrays, wri
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import versions
 from moml.run.manifest import flaw, seal, sync_folder
-from moml.run.rivals import Rivals
+from moml.run.table_rivals import Rivals
 from moml.run.table_model import Own, TableModel
 from moml.types import Hyper
 
@@ -190,8 +190,7 @@ def _json(path: Path) -> Any:
 def _model(name: str, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> TableModel:
     given = told["shape"] | {"hidden": tuple(told["shape"]["hidden"])}
     shape = Shape(**given)
-    at = filled(Knots(0, 0, 0)._asdict(), arrays, f"{name}/knots")
-    knots = Knots(**at)
+    knots = Knots(**filled(dict.fromkeys(Knots._fields, 0), arrays, f"{name}/knots"))
     metas = {}
     for kind in told["kinds"]:
         made = parts(kind, shape, knots)

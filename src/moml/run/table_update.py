@@ -1,39 +1,49 @@
 """Later rows of tasks that are known already: their kept parameters go on, their rows are gone.
 
-What is summed up of a task (means, spread, number) is merged, with the same result as of all rows
-at once. A head in closed form starts from the kept one, with the variances that the earlier rows
-left of its prior if those looked like the new ones; gradient steps start from the kept leaves and
-are as small as after so many rows.
+What sums up a task (means, spread, number) is merged, as if of all rows at once. A head in closed
+form starts from the kept one, bound by as many earlier rows: they are taken to have lain about
+their mean as the new ones lie about theirs. Gradient steps start from the kept leaves and are as
+small as after so many rows.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from moml.algorithms.adapt import ShrinkingSteps
 from moml.algorithms.heads import ClosedForm, LinearHead, posterior_mean
-from moml.algorithms.summary import beside, merged, summary_of
+from moml.algorithms.summary import beside, summary_of
+from moml.algorithms.summary_merge import fields, mean_of, merged
 from moml.algorithms.table import Parts, Shape, parts, targets
-from moml.models.table import Knots, squash
+from moml.models.networks import Model
+from moml.models.table import BOUND, Knots, squash
 from moml.run.table_model import CHUNK, Own, TableModel, as_target, padded
 from moml.types import Batch, Hyper, Meta, Personal
 
 
+class Earlier(NamedTuple):
+    """What is known of a task's earlier rows: their number, and their mean [x, summary]."""
+
+    rows: Float[Array, ""]
+    mean: Float[Array, " inputs"]
+
+
 def extended(model: TableModel, own: Own, known: Any, x: Any, y: Any, groups: Sequence[Any]) -> Own:
     """What is personal to each task after further rows groups[i], of known[i] earlier ones."""
-    x, y, known = np.asarray(x, np.float32), as_target(model.shape, y), np.asarray(known)
-    update = _update(model.shape, tuple(model.metas))
+    x, y = np.asarray(x, jnp.result_type(float)), as_target(model.shape, y)
+    update, known = _update(model.shape, tuple(model.metas)), np.asarray(known, x.dtype)
     found, order = [], []
     for some, width in _alike(groups):
-        size = 1 << max(0, len(some) - 1).bit_length()
+        size = 1 << max(0, some.size - 1).bit_length()
         batch = padded(x, y, [groups[i] for i in some], width, size)
-        at = np.concatenate([some, np.repeat(some[:1], size - len(some))])
+        at = np.concatenate([some, np.repeat(some[:1], size - some.size)])
         kept = jax.tree.map(lambda leaf, at=at: leaf[at], own)
-        new = update(model.knots, model.metas, kept, known[at].astype(batch.mask.dtype), batch)
+        new = update(model.knots, model.metas, kept, known[at], batch)
         found.append(jax.tree.map(lambda leaf, n=some.size: np.asarray(leaf[:n]), new))
         order.append(some)
     back = np.argsort(np.concatenate(order))
@@ -52,25 +62,22 @@ def _alike(groups: Sequence[Any]) -> Iterator[tuple[np.ndarray, int]]:
 
 @cache
 def _update(shape: Shape, kinds: tuple[str, ...]) -> Any:
-    out = shape.classes or 1
+    out, features = shape.classes or 1, shape.features
     summarise, leave_out = summary_of(squash, lambda y: targets(shape, y), shape.ordered)
-    both = lambda old, k, new, n: merged(old, k, new, n, out, shape.ordered)
+    both = lambda old, k, new, n: merged(old, k, new, n, out, features)
 
     def run(at: Knots, metas: dict[str, Meta], kept: Own, known: Any, batch: Batch) -> Own:
         made = {kind: parts(kind, shape, at) for kind in kinds}
 
         def one(kept: Own, k: Any, samples: Batch) -> Own:
-            if not kept.summary.size:
-                return kept
             n = jnp.sum(samples.mask)
             others = jax.vmap(lambda s: both(kept.summary, k, s, jnp.maximum(n - 1, 0)))
             rows = samples._replace(x=beside(samples.x, others(leave_out(samples))))
-            own = {
-                kind: jax.vmap(lambda meta, p, made=made[kind]: _go_on(made, meta, p, k, rows))(
-                    metas[kind], kept.own[kind]
-                )
-                for kind in kinds
-            }
+            mean = mean_of(fields(kept.summary, out, features).x, k) / BOUND
+            x = BOUND * jnp.arctanh(jnp.clip(mean, -0.99, 0.99))  # squash, undone
+            then = Earlier(k, jnp.concatenate([x, kept.summary]))
+            on = lambda kind: lambda meta, p: _go_on(made[kind], meta, p, rows, then)
+            own = {kind: jax.vmap(on(kind))(metas[kind], kept.own[kind]) for kind in kinds}
             return Own(both(kept.summary, k, summarise(samples), n), own)
 
         return jax.vmap(one)(kept, known, jax.tree.map(jnp.asarray, batch))
@@ -78,37 +85,36 @@ def _update(shape: Shape, kinds: tuple[str, ...]) -> Any:
     return jax.jit(run)
 
 
-def _go_on(made: Parts, meta: Meta, p: Personal, k: Any, rows: Batch) -> Personal:
-    """One member's personal parameters after further rows, k being known."""
+def _go_on(made: Parts, meta: Meta, p: Personal, rows: Batch, then: Earlier) -> Personal:
+    """One member's personal parameters after further rows."""
     if not jax.tree.leaves(p):
         return p
     params = made.inner.merge(meta, p)
     if isinstance(meta, ShrinkingSteps):
-        later = meta._replace(params=params, log_tau=jnp.log(jnp.exp(meta.log_tau) + k))
+        later = meta._replace(params=params, log_tau=jnp.log(jnp.exp(meta.log_tau) + then.rows))
         return made.inner.apply(later, rows, Hyper(eta=0.0))
     if isinstance(meta, ClosedForm):
-        return _head(made, meta, params, p, k, rows)
-    raise AssertionError(f"no way to go on from {type(meta).__name__}")
+        return _head(made.net, meta, params, p, rows, then)
+    raise TypeError(f"no way to go on from {type(meta).__name__}")
 
 
 def _head(
-    made: Parts, meta: ClosedForm, params: Any, p: LinearHead, k: Any, rows: Batch
+    net: Model, meta: ClosedForm, params: Any, p: LinearHead, rows: Batch, then: Earlier
 ) -> LinearHead:
-    """The posterior mean from the kept head on; k earlier rows like the new ones bind it."""
-    features = made.net.features
-    if features is None:
-        raise AssertionError("a closed-form head is one of features")
+    """The posterior mean from the kept head on, which the earlier rows bind with residuals 0."""
+    features: Any = net.features
     real = (rows.mask > 0).astype(rows.x.dtype)[:, None]
     y = rows.y.reshape(len(rows.y), -1)
-    f = jnp.concatenate([features(params, rows.x), jnp.ones_like(real)], axis=1) * real
-    residual = (y - made.net.predict(params, rows.x)) * real
-    earlier = f * jnp.sqrt(k / jnp.maximum(jnp.sum(real), 1))  # as many rows as k, residual 0
+    ones = lambda f: jnp.concatenate([f, jnp.ones_like(f[:, :1])], axis=1)
+    f = ones(features(params, rows.x)) * real
+    n = jnp.maximum(jnp.sum(real), 1)
+    centre = ones(features(params, then.mean[None]))
+    about = f - (jnp.sum(f, axis=0) / n)[None] + centre
+    earlier = about * real * jnp.sqrt(then.rows / n)
+    residual = (y - net.predict(params, rows.x)) * real
     width = jnp.broadcast_to(jnp.exp(meta.log_prior.weight), p.weight.shape[1:])
     prior = jnp.concatenate([width, jnp.exp(meta.log_prior.bias)[None]])
-    move = posterior_mean(
-        jnp.concatenate([f, earlier]),
-        jnp.concatenate([residual, jnp.zeros_like(residual)]),
-        prior,
-        jnp.exp(meta.log_noise),
-    )
+    both = jnp.concatenate([residual, jnp.zeros_like(residual)])
+    noise = jnp.exp(meta.log_noise)
+    move = posterior_mean(jnp.concatenate([f, earlier]), both, prior, noise)
     return LinearHead(p.weight + move[:-1].T, p.bias + move[-1])
