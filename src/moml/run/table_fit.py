@@ -78,7 +78,7 @@ def fit_groups(
         if kind not in KINDS:
             raise ConfigError(f"unknown kind {kind!r}; allowed: {', '.join(KINDS)}")
         made = parts(kind, shape, at)
-        tried += _train(kind, made, tasks, test, shots, members, iterations, seed, progress)
+        tried += _train(kind, made, shape, tasks, test, shots, members, iterations, seed, progress)
     return _averaged(shape, at, shots, held, tried, test)
 
 
@@ -138,6 +138,7 @@ def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Me
 def _train(
     kind: str,
     made: Parts,
+    shape: Shape,
     tasks: Tasks,
     test: Held,
     shots: int,
@@ -149,17 +150,17 @@ def _train(
     """Members of one kind side by side; of each the model that did best on held-out tasks."""
     steps = max(2000, math.ceil((tasks.n or 1) / 10)) if iterations is None else iterations
     chosen, betas = _compose(made, tasks, shots, steps)
-    losses = jax.jit(jax.vmap(_losses(made), (0, None)))
+    answers = _answers(made)
     settings = [{"eta": eta, "beta": beta} for eta in ETAS for beta in betas]
     best: list[Any] = [None, np.full(len(settings) * members, math.inf)]
 
     with bar(f"{kind} x {len(best[1])}", steps, shown=progress) as advance:
 
         def look(done: int, meta: Meta, hyper: Hyper) -> None:
-            now = np.nan_to_num(np.asarray(losses(meta, test).sum(axis=1)), nan=math.inf)
-            better = now < best[1]
+            now = task_losses(shape, np.asarray(answers(meta, test)), test.query).sum(axis=-1)
+            better = now < best[1]  # false where it is not a number
             best[0] = meta if best[0] is None else keep(jnp.asarray(better), meta, best[0])
-            best[1] = np.minimum(now, best[1])
+            best[1] = np.where(better, now, best[1])
             advance(done, float(best[1].mean() / np.sum(test.query.mask)))
 
         sweep(
@@ -167,26 +168,13 @@ def _train(
             seeds=members, grid={"eta": ETAS, "beta": betas, "alpha": [0.1]},
             iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS), on_chunk=look,
         )  # fmt: skip
+    each = np.asarray(answers(best[0], test))
     rows = []
     for i, setting in enumerate(settings):
         own = slice(i * members, (i + 1) * members)
         meta = jax.tree.map(lambda leaf, own=own: np.asarray(leaf[own]), best[0])
-        each = np.asarray(_answers(made)(meta, test).mean(axis=0))
-        rows.append(({"kind": kind} | setting, meta, each))
+        rows.append(({"kind": kind} | setting, meta, each[own].mean(axis=0)))
     return rows
-
-
-def _losses(made: Parts) -> Any:
-    """Each held-out task's loss, summed over the rows asked for."""
-
-    def run(meta: Meta, test: Held) -> Any:
-        def one(support: Batch, query: Batch) -> Any:
-            mine = made.adapt.merge(meta, made.adapt.apply(meta, support, Hyper(eta=0.0)))
-            return made.loss(mine, query) * len(query.mask)
-
-        return jax.vmap(one)(*jax.tree.map(jnp.asarray, test))
-
-    return run
 
 
 def _answers(made: Parts) -> Any:
@@ -213,12 +201,12 @@ def _averaged(
     """All that the held-out tasks cannot tell from the best of them; the fewer they are, the more.
 
     A candidate is left out where its loss on held-out tasks is above the best one's by more than
-    the standard error of that difference.
+    two standard errors of that difference.
     """
-    by_task = np.stack([_task_losses(shape, each, test.query) for _, _, each in tried])
+    by_task = np.stack([task_losses(shape, each, test.query) for _, _, each in tried])
     above = by_task - by_task[np.argmin(by_task.sum(axis=1))]
     error = math.sqrt(above.shape[1]) * above.std(axis=1)
-    kept = above.sum(axis=1) <= error
+    kept = above.sum(axis=1) <= 2 * error
     rows, count = float(np.sum(test.query.mask)), len(held)
     scores = [
         setting | {"loss": float(loss.sum()) / rows, "kept": bool(ok), "tasks": count}
@@ -234,11 +222,11 @@ def _averaged(
     )
 
 
-def _task_losses(shape: Shape, answers: np.ndarray, query: Batch) -> np.ndarray:
+def task_losses(shape: Shape, answers: np.ndarray, query: Batch) -> np.ndarray:
     """Each task's squared error or log-loss, summed over its rows."""
     if shape.classes is None:
         each = (answers - query.y) ** 2
     else:
-        right = np.take_along_axis(answers, np.asarray(query.y)[..., None].astype(int), -1)[..., 0]
+        right = np.sum(answers * np.eye(shape.classes, dtype=answers.dtype)[query.y], axis=-1)
         each = -np.log(np.maximum(right, 1e-12))
-    return np.sum(query.mask * each, axis=1)
+    return np.sum(query.mask * each, axis=-1)
