@@ -9,7 +9,7 @@ from moml.errors import ConfigError
 
 
 def bounds(
-    residuals: Mapping[int, Float[np.ndarray, " rows"]], level: float
+    residuals: Mapping[int, Float[np.ndarray, " _"]], level: float
 ) -> dict[int, tuple[float, float]]:
     """Of each number of known rows, what to add for a lower and an upper bound.
 
@@ -36,7 +36,7 @@ def bounds(
 def around(
     prediction: Float[np.ndarray, " rows"],
     known: Int[np.ndarray, " rows"],
-    residuals: Mapping[int, Float[np.ndarray, " rows"]],
+    residuals: Mapping[int, Float[np.ndarray, " _"]],
     level: float,
 ) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, " rows"]]:
     """Lower and upper bounds of rows whose tasks had so many known rows."""

@@ -19,7 +19,7 @@ from moml.run.progress import bar
 from moml.run.sweep import keep, sweep
 from moml.run.table_model import TableModel, as_target, padded
 from moml.tasks.groups import from_groups
-from moml.types import Batch, Hyper, Key, Meta, Need, Tasks
+from moml.types import Batch, Hyper, Meta, Need, Tasks
 
 ETAS = (0.003, 0.01)
 QUERIES = 16  # rows asked for in a visit

@@ -142,7 +142,7 @@ def _adapted(
             more = np.array([further.get(id_, -1) for id_ in ids])
             new = np.flatnonzero(more >= 0)
             if later is not None and len(new):
-                lists = [later.groups.rows(i) for i in more[new]]
+                lists = [later.groups.rows(i) for i in more[new].tolist()]
                 mine = jax.tree.map(lambda leaf, new=new: leaf[new], own)
                 _put(own, new, extended(model, mine, rows[new], later.x, later.y, lists))
                 rows[new] += [len(mine) for mine in lists]

@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from moml.data.target import Target
 from moml.errors import DataError
 from moml.run.progress import bar
-from moml.run.table_rivals import Rivals, learn_rivals
 from moml.run.table_model import TableModel
+from moml.run.table_rivals import Rivals, learn_rivals
 
 STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)
 MOST = 2000  # tasks that are scored

@@ -27,8 +27,8 @@ from moml.run.arrays import filled, named_leaves, read_arrays, write_arrays, wri
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import versions
 from moml.run.manifest import flaw, seal, sync_folder
-from moml.run.table_rivals import Rivals
 from moml.run.table_model import Own, TableModel
+from moml.run.table_rivals import Rivals
 from moml.types import Hyper
 
 FORMAT = 1
