@@ -18,6 +18,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")  # comp
 import numpy as np
 from ours import OURS
 from rivals import RIVALS, loss_of
+
 from tables import TABLES, Split, split
 
 MODELS = RIVALS | OURS

@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from moml.run.table_fit import fit_groups
 
+from moml.run.table_fit import fit_groups
 from tables import Split
 
 

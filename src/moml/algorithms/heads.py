@@ -61,14 +61,11 @@ def closed_form(
         f = features(meta.params, samples.x)
         y = samples.y.reshape(f.shape[0], -1)
         real = jnp.ones(len(f), bool) if samples.mask is None else samples.mask > 0
-        before = (
-            f @ w.weight.T + w.bias[None] if predict is None else predict(meta.params, samples.x)
-        )
+        linear = lambda: f @ w.weight.T + w.bias[None]
+        before = linear() if predict is None else predict(meta.params, samples.x)
         only = jax.vmap(lambda real, x: jnp.where(real, x, 0))  # padding: zeros, residual zero
-        f, residual = (
-            only(real, jnp.concatenate([f, jnp.ones_like(y[:, :1])], axis=1)),
-            only(real, y - before),
-        )
+        residual = only(real, y - before)
+        f = only(real, jnp.concatenate([f, jnp.ones_like(f[:, :1])], axis=1))
         width = jnp.broadcast_to(jnp.exp(meta.log_prior.weight), w.weight.shape[1:])
         prior = jnp.concatenate([width, jnp.exp(meta.log_prior.bias)[None]])
         move = posterior_mean(f, residual, prior, jnp.exp(meta.log_noise))
@@ -86,16 +83,15 @@ def posterior_mean(
     prior: Float[Array, " f"],
     noise: Float[Array, ""],
 ) -> Float[Array, "f out"]:
-    """S F' (F S F' + s I)^-1 y, or with more rows than features S^½ (s I + S^½ F'F S^½)^-1 S^½ F' y."""
+    """S F' (F S F' + s I)^-1 y, by the smaller of two solves: with R = F S^(1/2), K x K or f x f.
+
+    S^(1/2) R' (R R' + s I)^-1 y  =  S^(1/2) (R' R + s I)^-1 R' y
+    """
     root = f * jnp.sqrt(prior)[None]
-    solve = lambda gram, y: jax.scipy.linalg.solve(
-        gram + noise * jnp.eye(len(gram), dtype=f.dtype), y, assume_a="pos"
-    )
-    dual = (
-        root.T @ solve(root @ root.T, y)
-        if len(f) <= f.shape[1]
-        else solve(root.T @ root, root.T @ y)
-    )
+    damp = lambda gram: gram + noise * jnp.eye(len(gram), dtype=f.dtype)
+    solve = lambda gram, y: jax.scipy.linalg.solve(damp(gram), y, assume_a="pos")
+    few = len(f) <= f.shape[1]
+    dual = root.T @ solve(root @ root.T, y) if few else solve(root.T @ root, root.T @ y)
     return jnp.sqrt(prior)[:, None] * dual
 
 

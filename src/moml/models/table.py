@@ -47,28 +47,36 @@ def squash(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 def knots(x: Float[np.ndarray, "rows features"], pieces: int = 8) -> Knots:
     """Pieces with equally many rows each, for the columns that have more than two values."""
-    found: list[tuple[int, float, float]] = []
-    for j, column in enumerate(x.T):
-        at = np.unique(np.quantile(column, np.linspace(0, 1, pieces + 1)))
-        if len(at) > 2:
-            found += [(j, a, b - a) for a, b in zip(at[:-1], at[1:], strict=True)]
-    column, low, width = (
-        (np.array(part) for part in zip(*found, strict=True)) if found else ([],) * 3
+    cuts = [np.unique(np.quantile(column, np.linspace(0, 1, pieces + 1))) for column in x.T]
+    cuts = [cut if len(cut) > 2 else cut[:0] for cut in cuts]
+    number = [np.full(max(len(cut) - 1, 0), j) for j, cut in enumerate(cuts)]
+    join = lambda parts, dtype: np.concatenate([[], *parts]).astype(dtype)
+    return Knots(
+        join(number, np.int32),
+        join([cut[:-1] for cut in cuts], x.dtype),
+        join([np.diff(cut) for cut in cuts], x.dtype),
     )
-    return Knots(np.asarray(column, np.int32), np.asarray(low, x.dtype), np.asarray(width, x.dtype))
 
 
 def pieces_of(at: Knots, x: Float[Array, "rows features"]) -> Float[Array, "rows pieces"]:
     """How far each row has come through each piece, from -1/2 to 1/2: bent lines, as trees cut."""
-    return jnp.clip((x[:, at.column] - at.low) / at.width, 0, 1) - 0.5
+    return jnp.clip((x[:, at.column] - at.low[None]) / at.width[None], 0, 1) - 0.5
 
 
 def table_net(
-    features: int, summary: int, out: int, at: Knots, hidden: tuple[int, ...] = (32, 32)
+    features: int, summary: int, out: int, at: Knots, hidden: tuple[int, ...] = (32,)
 ) -> Model:
     """A tanh network with a linear path beside it, over rows [x, summary].
 
-    h = tanh(W [squash(x), pieces(x), c] + b) ...,    f = [h, squash(x)],    y = V f + a + C c
+        h = tanh(W [squash(x), pieces(x), c] + b),    f = [h, squash(x)],    y = V f + a + C c
+
+    x are columns that were standardised, c is the summary of the task's known rows. The head
+    (V, a) is what a task may adapt; it starts near zero.
+
+    >>> at = knots(np.linspace(-1, 1, 20, dtype=np.float32)[:, None])
+    >>> net = table_net(1, 2, 1, at)
+    >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 3))).shape
+    (5, 1)
     """
 
     def split(rows: Any) -> tuple[Any, Any]:
@@ -88,11 +96,11 @@ def table_net(
         bounded = squash(x)
         h = jnp.concatenate([bounded, pieces_of(at, x), c], axis=1)
         for layer in params.body:
-            h = jnp.tanh(h @ layer.weight.T + layer.bias)
+            h = jnp.tanh(h @ layer.weight.T + layer.bias[None])
         return jnp.concatenate([h, bounded], axis=1)
 
     def predict(params: TableParams, rows: Any) -> Any:
-        f = features_of(params, rows)
-        return f @ params.head.weight.T + params.head.bias + split(rows)[1] @ params.beside.T
+        linear = features_of(params, rows) @ params.head.weight.T + params.head.bias[None]
+        return linear + split(rows)[1] @ params.beside.T
 
     return Model(init, predict, features_of)

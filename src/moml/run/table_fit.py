@@ -17,7 +17,7 @@ from moml.errors import ConfigError, DataError, check_count
 from moml.models.table import Knots, knots
 from moml.run.progress import bar
 from moml.run.sweep import keep, sweep
-from moml.run.table_model import TableModel, as_target, padded
+from moml.run.table_model import TableModel, as_input, as_target, padded
 from moml.tasks.groups import from_groups
 from moml.types import Batch, Hyper, Meta, Need, Tasks
 
@@ -51,23 +51,23 @@ def fit_groups(
     seed: int = 0,
     progress: bool = False,
 ) -> TableModel:
-    """Learn from rows x [rows, features] (standardised), y [rows] of groups to predict for new ones.
+    """Learn from rows x [rows, features], y [rows] of many groups to predict for new ones.
 
     groups[i] are the rows of task i, in their order where they are `ordered`; a new task will bring
-    `shots` rows. Targets are numbers (standardised), or with `classes` the numbers of classes.
-    `held_out` are the tasks that decide when to stop and what to average, a seventh of them by
-    default. Each kind of member is trained with every learning rate and `members` seeds.
+    `shots` rows. Inputs are standardised, and so are targets, or with `classes` they are numbers of
+    classes. `held_out` are the tasks that decide when to stop and what to average, a seventh by
+    default. Each kind of member is trained with every learning rate and `members` seeds. Rows may
+    have `weights` in the loss.
     """
-    x = np.asarray(x, np.float32)
-    if x.ndim != 2 or not np.isfinite(x).all():
-        raise DataError(f"x must be finite numbers [rows, features]; given shape {x.shape}")
+    x, y = _checked(x, y, classes)
+    shape = Shape(x.shape[1], classes, ordered)
     check_count("shots", shots)
     check_count("members", members)
-    shape = Shape(x.shape[1], classes, ordered)
-    y = as_target(shape, y)
+    check_count("seed", seed, least=0, below=2**32)
     groups = [np.asarray(rows, int) for rows in groups]
     held = _choose(groups, seed) if held_out is None else tuple(int(i) for i in held_out)
-    seen = [rows for i, rows in enumerate(groups) if i not in set(held)]
+    apart = set(held)
+    seen = [rows for i, rows in enumerate(groups) if i not in apart]
     if not seen or not held:
         raise DataError(f"{len(groups)} tasks, {len(held)} of them held out: too few to learn from")
     at = knots(_some(x, np.concatenate(seen), seed))
@@ -80,6 +80,21 @@ def fit_groups(
         made = parts(kind, shape, at)
         tried += _train(kind, made, shape, tasks, test, shots, members, iterations, seed, progress)
     return _averaged(shape, at, shots, held, tried, test)
+
+
+def _checked(x: Any, y: Any, classes: int | None) -> tuple[np.ndarray, np.ndarray]:
+    x, y = as_input(x), np.asarray(y)
+    if x.ndim != 2 or y.shape != x.shape[:1]:
+        raise DataError(f"x must be [rows, features], y [rows]; given {x.shape} and {y.shape}")
+    for name, values in {"x": x, "y": y}.items():
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values.reshape(len(x), -1)).all(axis=1))[0])
+            raise DataError(f"{name} of row {row} is not finite")
+    if classes is not None:
+        check_count("classes", classes, least=2)
+        if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= classes:
+            raise DataError(f"y must be the numbers 0 to {classes - 1} of the classes")
+    return x, as_target(Shape(x.shape[1], classes), y)
 
 
 def _choose(groups: Sequence[np.ndarray], seed: int) -> tuple[int, ...]:

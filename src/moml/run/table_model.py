@@ -38,7 +38,7 @@ class TableModel:
 
     def personal(self, x: Any, y: Any, groups: Sequence[Any]) -> Own:
         """What is personal to each group, from its rows groups[i] of x and y; there may be none."""
-        x, y = np.asarray(x, np.float32), as_target(self.shape, y)
+        x, y = as_input(x), as_target(self.shape, y)
         sizes = np.array([len(rows) for rows in groups], int)
         width = 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(int)
         found: list[Any] = []
@@ -46,9 +46,10 @@ class TableModel:
         for w in np.unique(width):
             every = np.flatnonzero(width == w)
             for some in np.split(every, range(CHUNK, len(every), CHUNK)):
-                batch = padded(x, y, [groups[i] for i in some], int(w), _round(len(some)))
+                n = len(some)
+                batch = padded(x, y, [groups[i] for i in some], int(w), _round(n))
                 own = _adapt(self.shape, tuple(self.metas))(self.knots, self.metas, batch)
-                found.append(jax.tree.map(lambda leaf, n=len(some): np.asarray(leaf[:n]), own))
+                found.append(jax.tree.map(lambda leaf, n=n: np.asarray(leaf[:n]), own))
                 order.append(some)
         back = np.argsort(np.concatenate(order))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[back], *found)
@@ -58,7 +59,7 @@ class TableModel:
 
         In units of y [rows], or the probabilities of the classes [rows, classes].
         """
-        x, which = np.asarray(x, np.float32), np.asarray(which, int)
+        x, which = as_input(x), np.asarray(which, int)
         out = []
         for at in range(0, len(x), CHUNK):
             mine = jax.tree.map(lambda leaf, a=at: leaf[which[a : a + CHUNK]], own)
@@ -78,16 +79,21 @@ class TableModel:
         return self.answers(own, np.zeros(len(query_x), int), query_x)
 
 
+def as_input(x: Any) -> np.ndarray:
+    """Inputs in the type that jax computes in, float32 as a rule."""
+    return np.asarray(x, jnp.result_type(float))
+
+
 def as_target(shape: Shape, y: Any) -> np.ndarray:
     """Targets as training takes them: class numbers, or numbers within 10 deviations."""
     if shape.classes is not None:
         return np.asarray(y, np.int32)
-    return np.clip(np.asarray(y, np.float32), -BOUND, BOUND)
+    return np.clip(as_input(y), -BOUND, BOUND)
 
 
 def padded(x: np.ndarray, y: np.ndarray, groups: Sequence[Any], width: int, n: int) -> Batch:
     """The groups' first `width` rows as one batch [n, width]; what is empty is masked."""
-    at, mask = np.zeros((n, width), int), np.zeros((n, width), np.float32)
+    at, mask = np.zeros((n, width), int), np.zeros((n, width), x.dtype)
     for i, rows in enumerate(groups):
         some = np.asarray(rows, int)[:width]
         at[i, : len(some)], mask[i, : len(some)] = some, 1

@@ -64,7 +64,7 @@ def from_groups(
     count, order = jnp.asarray(sizes, jnp.int32), jnp.asarray(np.concatenate(owned), jnp.int32)
 
     def one(key: Key, n: Int[Array, ""], size: int) -> Int[Array, " size"]:
-        bits = jax.random.bits(key, (3,))
+        bits = jax.random.bits(key, (3,), jnp.uint32)
         most = jnp.minimum(shots, n - 1)
         s = jnp.where(most > 0, 1 + below(bits[0], jnp.maximum(most, 1)), 0)
         place = jnp.arange(size, dtype=jnp.int32)
