@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from moml.algorithms.adapt import named, nothing_adapts, shrinking_steps
+from moml.algorithms.adapt import all_leaves, named, nothing_adapts, shrinking_steps
 from moml.algorithms.heads import closed_form
 from moml.algorithms.summary import Summed, beside, given_summary, summary_of, with_summary
 from moml.models.losses import masked_mean
 from moml.models.networks import Model
 from moml.models.table import Knots, squash, table_net
+from moml.models.user import Build, as_model, bounded
 from moml.types import Adapt, Batch, Key, Loss, Params
 
 BOUND = 10.0  # standard deviations of the target, further ones count as so many
@@ -27,6 +28,7 @@ class Shape(NamedTuple):
     classes: int | None = None  # None: the target is a number
     ordered: bool = False
     hidden: tuple[int, ...] = (32,)
+    build: Build | None = None  # a user's own network instead
 
 
 class Parts(NamedTuple):
@@ -74,34 +76,46 @@ def _closed(shape: Shape, net: Model) -> Adapt:
 def _by_steps(shape: Shape, net: Model) -> Adapt:
     each = _each(shape, net)
     mean = lambda params, batch: masked_mean(each(params, batch), batch.mask > 0)
-    return shrinking_steps(mean, STEPS, leaves=named("head"))
+    return shrinking_steps(mean, STEPS, leaves=_head_or_all)
 
 
-# kind -> its adaptation; all but `pooled` see the summary of what is known of the task
+def _head_or_all(params: Params) -> Any:
+    """A network's head adapts, or all of it where no leaf is of that name."""
+    head = named("head")(params)
+    return head if any(jax.tree.leaves(head)) else all_leaves(params)
+
+
+# kind -> its adaptation; all but the last two see the summary of what is known of the task
 KINDS: dict[str, Callable[[Shape, Model], Adapt]] = {
     "summary": _alone,  # nothing adapts beside the summary
     "head": _closed,  # and a linear head in closed form
     "steps": _by_steps,  # and that head by gradient steps
     "pooled": _alone,  # the same for everybody
+    "own": _by_steps,  # a user's network
 }
 
 
 def candidates(shape: Shape) -> tuple[str, ...]:
     """The kinds that a table is tried with."""
+    if shape.build is not None:
+        return ("own",)
     return ("summary", "head") if shape.classes is None else ("summary", "steps")
 
 
 def parts(kind: str, shape: Shape, at: Knots) -> Parts:
     """A kind of member for tables of this shape."""
     summarise, leave_out = summary_of(squash, lambda y: targets(shape, y), shape.ordered)
-    if kind == "pooled":
+    if kind in ("pooled", "own"):
         summarise = lambda batch: jnp.zeros(0, batch.x.dtype)
         leave_out = lambda batch: jnp.zeros((len(batch.x), 0), batch.x.dtype)
     dtype = jnp.result_type(float)
     y = jnp.zeros(1, dtype if shape.classes is None else jnp.int32)
     nothing = summarise(Batch(jnp.zeros((1, shape.features), dtype), y, jnp.zeros(1, dtype)))
     out = shape.classes or 1
-    net = table_net(shape.features, len(nothing), out, at, shape.hidden)
+    if kind == "own" and shape.build is not None:
+        net = bounded(as_model(shape.build, shape.features, out))
+    else:
+        net = table_net(shape.features, len(nothing), out, at, shape.hidden)
     each = _each(shape, net)
     loss = given_summary(lambda params, batch: jnp.mean(batch.mask * each(params, batch)))
 

@@ -45,6 +45,8 @@ class Train:
     """Training steps; by default as many as the table needs."""
     seed: int = 0
     """Seed of everything random."""
+    model: str | None = None
+    """Your own network, MODULE:FUNCTION; it is called with the numbers of inputs and outputs."""
     json: Path | None = None
     """File for the scores' rows."""
 
@@ -57,6 +59,8 @@ class Evaluate:
     """Its folder."""
     data: Path | None = None
     """Another table: its tasks that training has not seen are scored."""
+    model: str | None = None
+    """MODULE:FUNCTION, if the run has a network of your own."""
     json: Path | None = None
     """File for the rows."""
 
@@ -75,6 +79,8 @@ class Predict:
     """Table with later rows of known tasks, or rows of new ones, to learn from first."""
     interval: float | None = None
     """Add columns `lower` and `upper` that hold this share of the targets, as 0.9."""
+    model: str | None = None
+    """MODULE:FUNCTION, if the run has a network of your own."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ class Adapt:
     """Table with later rows of known tasks, or rows of new ones."""
     out: Path
     """Folder for the models; it must not be there yet."""
+    model: str | None = None
+    """MODULE:FUNCTION, if the run has a network of your own."""
 
 
 def train(arguments: Sequence[str]) -> None:
@@ -112,6 +120,7 @@ def train(arguments: Sequence[str]) -> None:
         members=command.members,
         iterations=command.iterations,
         seed=command.seed,
+        model=command.model,
         progress=True,
         say=lambda line: print(line, flush=True),
     )
@@ -124,7 +133,7 @@ def evaluate(command: Evaluate) -> None:
     from moml.run.tables import evaluate_table, load_table_run
 
     file = _rows_file(command.json)
-    run = load_table_run(command.run)
+    run = load_table_run(command.run, command.model)
     _report(evaluate_table(run, command.data, progress=True), run.about["target"], file)
 
 
@@ -133,7 +142,7 @@ def predict(command: Predict) -> None:
     from moml.run.tables import load_table_run, predict_file
 
     remarks = predict_file(
-        load_table_run(command.run),
+        load_table_run(command.run, command.model),
         command.data,
         command.out,
         adapt_on=command.adapt_on,
@@ -149,7 +158,9 @@ def adapt(command: Adapt) -> None:
     """Write the personal models."""
     from moml.run.tables import adapt_table, load_table_run
 
-    made = adapt_table(load_table_run(command.run), command.data, command.out, progress=True)
+    made = adapt_table(
+        load_table_run(command.run, command.model), command.data, command.out, progress=True
+    )
     print(f"{len(made.known.place):,} personal models: {command.out}")
 
 

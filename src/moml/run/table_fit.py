@@ -15,6 +15,7 @@ from moml.algorithms.schedule import cosine
 from moml.algorithms.table import KINDS, Parts, Shape, candidates, parts
 from moml.errors import ConfigError, DataError, check_count
 from moml.models.table import Knots, knots
+from moml.models.user import Build
 from moml.run.progress import bar
 from moml.run.sweep import keep, sweep
 from moml.run.table_model import TableModel, as_input, as_target, padded
@@ -48,6 +49,7 @@ def fit_groups(
     members: int = 3,
     iterations: int | None = None,
     kinds: Sequence[str] | None = None,
+    build: Build | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> TableModel:
@@ -57,10 +59,10 @@ def fit_groups(
     `shots` rows. Inputs are standardised, and so are targets, or with `classes` they are numbers of
     classes. `held_out` are the tasks that decide when to stop and what to average, a seventh by
     default. Each kind of member is trained with every learning rate and `members` seeds. Rows may
-    have `weights` in the loss.
+    have `weights` in the loss. `build(inputs, outputs)`: a network of your own in place of ours.
     """
     x, y = _checked(x, y, classes)
-    shape = Shape(x.shape[1], classes, ordered)
+    shape = Shape(x.shape[1], classes, ordered, build=build)
     check_count("shots", shots)
     check_count("members", members)
     check_count("seed", seed, least=0, below=2**32)

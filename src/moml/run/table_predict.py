@@ -109,7 +109,7 @@ def adapt_table(
         rows = (np.array(before, int) + groups.sizes).tolist()
         blocks = (own for own, _ in _adapted(run, groups, later, progress))
         write_each_task(folder, groups.ids, rows, blocks)
-    return load_table_run(out)
+    return load_table_run(out, run.about["model"])
 
 
 def _check_interval(run: TableRun, interval: float) -> None:

@@ -23,7 +23,9 @@ from moml.algorithms.table import Shape, parts
 from moml.data.columns import Columns
 from moml.errors import CheckpointError, ConfigError
 from moml.models.table import Knots
+from moml.models.user import Build
 from moml.run.arrays import filled, named_leaves, read_arrays, write_arrays, writing
+from moml.run.build import load_build
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import versions
 from moml.run.manifest import flaw, seal, sync_folder
@@ -99,7 +101,7 @@ def write_model(
     for name, model in models.items():
         arrays |= named_leaves(model.knots._asdict(), f"{name}/knots")
         arrays |= named_leaves(model.metas, f"{name}/members")
-        shape = model.shape._asdict()
+        shape = model.shape._replace(build=None)._asdict()
         told[name] = {"shape": shape, "kinds": [*model.metas], "shots": model.shots}
         told[name] |= {"scores": list(model.scores)}
     told["rivals"] = rivals._asdict()
@@ -152,8 +154,12 @@ def _tree(own: Own) -> dict[str, Any]:
     return {"summary": own.summary, "own": own.own}
 
 
-def load_table_run(folder: str | os.PathLike[str]) -> TableRun:
-    """A trained table, or the personal models that `moml adapt` wrote; every byte is checked."""
+def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> TableRun:
+    """A trained table, or the personal models that `moml adapt` wrote; every byte is checked.
+
+    A run with a network of your own is given the name of its function again: nothing is imported
+    because a file says so.
+    """
     folder = Path(folder)
     if not (folder / "table.json").is_file():
         raise ConfigError(f"{folder} is not the run of a table: it has no table.json")
@@ -164,17 +170,22 @@ def load_table_run(folder: str | os.PathLike[str]) -> TableRun:
     if about.get("format") != FORMAT:
         made = f"format {about.get('format')!r} (moml {about.get('versions', {}).get('moml')})"
         raise CheckpointError(f"{folder} is of {made}; this version of moml reads {FORMAT}")
+    if (about["model"] is None) != (model is None):
+        told = "our own network: leave the model out"
+        told = told if about["model"] is None else f"the network {about['model']}: give --model"
+        raise ConfigError(f"{folder} has {told}")
     arrays = read_arrays(folder / "model.safetensors")
-    model, pooled = (_model(name, about[name], arrays) for name in ("personal", "pooled"))
+    build = None if model is None else load_build(model)
+    personal, pooled = (_model(name, about[name], arrays, build) for name in ("personal", "pooled"))
     residuals = read_arrays(folder / "residuals.safetensors")
     return TableRun(
         folder,
         about,
         Columns.from_json(about["columns"]),
-        model,
+        personal,
         pooled,
         Rivals(**about["rivals"]),
-        _known(folder, model),
+        _known(folder, personal),
         {int(k): np.asarray(r) for k, r in residuals.items()},
         _json(folder / "evaluation.json"),
     )
@@ -187,8 +198,10 @@ def _json(path: Path) -> Any:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
-def _model(name: str, told: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> TableModel:
-    given = told["shape"] | {"hidden": tuple(told["shape"]["hidden"])}
+def _model(
+    name: str, told: dict[str, Any], arrays: Mapping[str, np.ndarray], build: Build | None
+) -> TableModel:
+    given = told["shape"] | {"hidden": tuple(told["shape"]["hidden"]), "build": build}
     shape = Shape(**given)
     knots = Knots(**filled(dict.fromkeys(Knots._fields, 0), arrays, f"{name}/knots"))
     metas = {}

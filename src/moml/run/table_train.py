@@ -11,6 +11,8 @@ from moml.data.groups import group, split, weights
 from moml.data.summary import describe
 from moml.data.table import Table
 from moml.errors import ConfigError, DataError, check_count
+from moml.models.user import Build, as_model, check_model
+from moml.run.build import load_build
 from moml.run.progress import bar
 from moml.run.table_fit import fit_groups
 from moml.run.table_model import Own, TableModel
@@ -47,14 +49,15 @@ def train_table(
     members: int = 3,
     iterations: int | None = None,
     seed: int = 0,
+    model: str | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> TableRun:
     """Learn from a table's tasks, score on held-out ones, and leave a run in the folder `out`.
 
     `task` is the column that says whose row it is, `order` one by which a task's earlier rows are
-    known before its later ones. A new task will bring `shots` rows. `say` is given lines that tell
-    what was understood of the table.
+    known before its later ones. A new task will bring `shots` rows. `model`, module:function, is a
+    network of your own. `say` is given lines that tell what was understood of the table.
     """
     out = free_place(out)
     check_count("members", members)
@@ -63,6 +66,7 @@ def train_table(
         if count is not None:
             check_count(name, count)
     _check_names(task, target, order, weight, missing)
+    build = None if model is None else load_build(model)
     apart = [name for name in (task, target, order, weight) if name]
     table = read(data, None if inputs is None else list(dict.fromkeys([*apart, *inputs])), [task])
     for name in set(exclude) - set(table.left_out):
@@ -83,6 +87,9 @@ def train_table(
         shots = max(1, min(SHOTS, int(np.median(groups.sizes)) // 2))
     x, y = columns.encode(table), columns.target(table)
     weigh = None if weight is None else weights(table, weight)
+    if build is not None:
+        outputs = len(columns.target.classes) or 1
+        check_model(as_model(build, x.shape[1], outputs), x.shape[1], outputs)
     for line in describe(columns, table, groups):
         say(line)
     learn, held = f"{len(parts.train):,} tasks to learn from", f"{len(parts.held):,} held out"
@@ -91,30 +98,30 @@ def train_table(
     every = groups.lists()
     seen, new = [every[i] for i in parts.train], [every[i] for i in parts.held]
 
-    def fit(kinds: Sequence[str] | None) -> TableModel:
+    def fit(kinds: Sequence[str] | None, build: Build | None = None) -> TableModel:
         return fit_groups(
             x, y, seen, shots=shots, ordered=order is not None, weights=weigh,
             classes=len(columns.target.classes) or None, members=members, iterations=iterations,
-            kinds=kinds, seed=seed, progress=progress,
+            kinds=kinds, build=build, seed=seed, progress=progress,
         )  # fmt: skip
 
-    model, pooled = fit(None), fit(["pooled"])
-    rivals = rivals_of(model, x, y, seen, seed)
+    personal, pooled = fit(None, build), fit(["pooled"])
+    rivals = rivals_of(personal, x, y, seen, seed)
     scored = score_tasks(
-        model, pooled, rivals, columns.target, x, y, new,
+        personal, pooled, rivals, columns.target, x, y, new,
         weights=weigh, seed=seed, progress=progress,
     )  # fmt: skip
     about = {
         "task": task, "target": target, "order": order, "weight": weight, "shots": shots,
         "seed": seed, "held_out": [groups.ids[i] for i in parts.held],
-        "trained": [groups.ids[i] for i in parts.train],
+        "trained": [groups.ids[i] for i in parts.train], "model": model,
     }  # fmt: skip
-    models = {"personal": model, "pooled": pooled}
+    models = {"personal": personal, "pooled": pooled}
     with building(out) as folder:
         write_model(folder, about, columns, models, rivals, scored.residuals, scored.rows)
-        blocks = _personal(model, x, y, every, progress)
+        blocks = _personal(personal, x, y, every, progress)
         write_tasks(folder, groups.ids, groups.sizes.tolist(), blocks)
-    return load_table_run(out)
+    return load_table_run(out, model)
 
 
 def _personal(

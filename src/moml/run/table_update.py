@@ -69,16 +69,21 @@ def _update(shape: Shape, kinds: tuple[str, ...]) -> Any:
     def run(at: Knots, metas: dict[str, Meta], kept: Own, known: Any, batch: Batch) -> Own:
         made = {kind: parts(kind, shape, at) for kind in kinds}
 
+        def go_on(kept: Own, rows: Batch, then: Earlier) -> dict[str, Any]:
+            on = lambda kind: lambda meta, p: _go_on(made[kind], meta, p, rows, then)
+            return {kind: jax.vmap(on(kind))(metas[kind], kept.own[kind]) for kind in kinds}
+
         def one(kept: Own, k: Any, samples: Batch) -> Own:
+            if not kept.summary.size:  # of a user's own network
+                then = Earlier(k, kept.summary)
+                return Own(kept.summary, go_on(kept, samples, then))
             n = jnp.sum(samples.mask)
             others = jax.vmap(lambda s: both(kept.summary, k, s, jnp.maximum(n - 1, 0)))
             rows = samples._replace(x=beside(samples.x, others(leave_out(samples))))
             mean = mean_of(fields(kept.summary, out, features).x, k) / BOUND
             x = BOUND * jnp.arctanh(jnp.clip(mean, -0.99, 0.99))  # squash, undone
             then = Earlier(k, jnp.concatenate([x, kept.summary]))
-            on = lambda kind: lambda meta, p: _go_on(made[kind], meta, p, rows, then)
-            own = {kind: jax.vmap(on(kind))(metas[kind], kept.own[kind]) for kind in kinds}
-            return Own(both(kept.summary, k, summarise(samples), n), own)
+            return Own(both(kept.summary, k, summarise(samples), n), go_on(kept, rows, then))
 
         return jax.vmap(one)(kept, known, jax.tree.map(jnp.asarray, batch))
 
