@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import jax
 import numpy as np
 
 from moml.data.columns import Columns, learn_columns
@@ -105,7 +107,8 @@ def train_table(
             kinds=kinds, build=build, seed=seed, progress=progress,
         )  # fmt: skip
 
-    personal, pooled = fit(None, build), fit(["pooled"])
+    with _referred():
+        personal, pooled = fit(None, build), fit(["pooled"])
     rivals = rivals_of(personal, x, y, seen, seed)
     scored = score_tasks(
         personal, pooled, rivals, columns.target, x, y, new,
@@ -122,6 +125,21 @@ def train_table(
         blocks = _personal(personal, x, y, every, progress)
         write_tasks(folder, groups.ids, groups.sizes.tolist(), blocks)
     return load_table_run(out, model)
+
+
+@contextmanager
+def _referred() -> Iterator[None]:
+    """Have compiled programs refer to the table; by jax's default each holds copies of it."""
+    name = "jax_use_simplified_jaxpr_constants"
+    before = getattr(jax.config, name, None)
+    if before is None:  # a jax without the choice
+        yield
+        return
+    jax.config.update(name, True)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
 
 
 def _personal(
