@@ -86,6 +86,8 @@ def test_scores_of_every_model_for_every_number_of_rows(run, table, tmp_path, ca
         assert (row["tasks"], row["rows"]) == (rows[0]["tasks"], rows[0]["rows"])
     mean = {(row["model"], row["shots"]): row["mean"] for row in rows}
     assert len({mean["pooled", k] for k in range(5)}) == 1
+    if load_table_run(run).about["cold"] == "pooled":
+        assert mean["personal", 0] == mean["pooled", 0]
     assert mean["personal", 4] < 0.8 * mean["personal", 0]
     assert mean["personal", 4] < min(mean[model, 4] for model in MODELS[1:])
     assert mean["per-task", 0] == mean["shrunken-mean", 0]
@@ -375,7 +377,23 @@ def test_classes_have_labels_and_probabilities(tmp_path, capsys):
     labels = given["prediction"].to_pylist()
     assert labels == [classes[i] for i in shares.argmax(axis=1)]
     assert (np.array(labels) == bands).mean() > 0.5
+    _steps_go_on(tmp_path / "run", file)
     words = ["--data", file, "--out", tmp_path / "other.csv", "--interval", "0.9"]
     capsys.readouterr()
     assert "is a class" in refused(capsys, "predict", tmp_path / "run", *words)
     assert not (tmp_path / "other.csv").exists()
+
+
+def _steps_go_on(run, file):
+    """Steps from nothing on are those of a new task; further rows change what is kept."""
+    found = load_table_run(run)
+    given, model = rows_of(found, file), found.model
+    first = [rows[:1] for rows in given.groups.lists()][:8]
+    nothing = model.personal(given.x, given.y, [rows[:0] for rows in first])
+    one = model.personal(given.x, given.y, first)
+    on = lambda own, known: extended(model, own, np.full(8, known), given.x, given.y, first)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+    jax.tree.map(close, on(nothing, 0), one)
+    size = lambda a, b: np.abs(a.own["steps"].head.weight - b.own["steps"].head.weight).mean()
+    assert 0 < size(on(one, 1), one) < size(one, nothing)
+    assert size(on(one, 100), one) < 0.2 * size(on(one, 1), one)

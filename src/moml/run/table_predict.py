@@ -14,6 +14,7 @@ from moml.errors import ConfigError
 from moml.run.intervals import around, bounds
 from moml.run.progress import bar
 from moml.run.table_model import Own
+from moml.run.table_score import unadapted
 from moml.run.table_source import Rows, Source, check_output, read, rows_of
 from moml.run.table_store import (
     TableRun,
@@ -46,7 +47,7 @@ def predict_table(
     """Predictions for rows of any tasks, in order; rows of `adapt_on` are learned from first.
 
     A task that the run knows is predicted by its own parameters, one without any rows by the model
-    that all tasks start from. `interval`: the share of targets between `lower` and `upper`.
+    that is best for such tasks. `interval`: the share of targets between `lower` and `upper`.
     """
     columns, task = run.columns, run.about["task"]
     if interval is not None:
@@ -101,10 +102,9 @@ def adapt_table(
     before = [
         run.known.rows[run.known.place[id_]] if id_ in run.known.place else 0 for id_ in groups.ids
     ]
-    models = {"personal": run.model, "pooled": run.pooled}
     with building(out) as folder:
         write_model(
-            folder, run.about, run.columns, models, run.rivals, run.residuals, run.evaluation
+            folder, run.about, run.columns, run.models, run.rivals, run.residuals, run.evaluation
         )
         rows = (np.array(before, int) + groups.sizes).tolist()
         blocks = (own for own, _ in _adapted(run, groups, later, progress))
@@ -171,6 +171,9 @@ def _answers(
         which = np.repeat(np.arange(len(rows)), groups.sizes[tasks])
         given[mine], known[mine] = run.model.answers(own, which, x[mine]), rows[which]
         first += len(rows)
+    nobody = np.flatnonzero(known == 0)
+    if len(nobody) and run.about["cold"] != "personal":
+        given[nobody] = unadapted(run.models[run.about["cold"]], x[nobody])
     return given, known
 
 

@@ -1,6 +1,6 @@
 """How well a table's new tasks are predicted, by number of known rows, beside plain rivals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from moml.run.table_rivals import Rivals, learn_rivals
 STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)
 MOST = 2000  # tasks that are scored
 LEARN = 500  # that rivals learn from
+COLD = 20  # rows of a task that decide who answers where nothing is known
 RESIDUALS = 20_000  # kept for each number of known rows
 
 Rows = list[Int[np.ndarray, " _"]]
@@ -72,9 +73,28 @@ def _dense(parts: Parted) -> tuple[Int[np.ndarray, " rows"], Parted]:
     return np.concatenate(both), Parted(places[:half], places[half:])
 
 
+def unadapted(model: TableModel, x: Any) -> np.ndarray:
+    """Answers for rows of tasks of which nothing is known."""
+    nothing = model.personal(x[:0], np.zeros(0, np.int32), [np.arange(0)])
+    return model.answers(nothing, np.zeros(len(x), int), x)
+
+
+def cold_start(models: Mapping[str, TableModel], x: Any, y: Any, groups: Sequence[Any]) -> str:
+    """Which of the models is best for tasks of which nothing is known, by these tasks."""
+    rows = np.concatenate([own[:COLD] for own in groups])
+
+    def loss(name: str) -> float:
+        given = unadapted(models[name], x[rows])
+        if given.ndim == 1:
+            return float(((given - y[rows]) ** 2).mean())
+        return float(-np.log(np.maximum(given[np.arange(len(rows)), y[rows]], 1e-12)).mean())
+
+    return min(models, key=loss)
+
+
 def score_tasks(
-    model: TableModel,
-    pooled: TableModel,
+    models: Mapping[str, TableModel],
+    cold: str,
     rivals: Rivals,
     target: Target,
     x: Any,
@@ -85,7 +105,12 @@ def score_tasks(
     seed: int = 0,
     progress: bool = False,
 ) -> Scored:
-    """Score every model on the same rows of these tasks, after 0, 1, 2, ... of their others."""
+    """Score every model on the same rows of these tasks, after 0, 1, 2, ... of their others.
+
+    `models` are the personal and the pooled one; the one named `cold` answers for tasks of which
+    nothing is known.
+    """
+    model = models["personal"]
     parts = parted(groups[:MOST], model.shots, model.shape.ordered, seed)
     rows, parts = _dense(parts)
     x, y, classes = x[rows], y[rows], model.shape.classes
@@ -94,17 +119,17 @@ def score_tasks(
     weigh = np.ones(len(asked)) if weights is None else np.asarray(weights, float)[rows][asked]
     if not weigh.any():
         raise DataError("all rows to score on have the weight 0")
-    alone = pooled.personal(x[:0], y[:0], [np.arange(0)])
-    same = pooled.answers(alone, np.zeros(len(asked), int), x[asked])
+    same = unadapted(models["pooled"], x[asked])
+    nobody = same if cold == "pooled" else unadapted(model, x[asked])
     found: list[Score] = []
     residuals = {}
     steps = levels(model.shots)
     with bar("scores", len(steps), shown=progress) as advance:
         for i, k in enumerate(steps):
             known = [mine[:k] for mine in parts.known]
-            own = model.personal(x, y, known)
+            mine = model.answers(model.personal(x, y, known), which, x[asked]) if k else nobody
             answers = {
-                "personal": model.answers(own, which, x[asked]),
+                "personal": mine,
                 "pooled": same,
                 **rivals.answers(x, y, known, which, x[asked], classes),
             }
@@ -116,7 +141,7 @@ def score_tasks(
                     for metric, errors in each.items()
                 ]
             if classes is None:
-                off = target.unscale(y[asked]) - target.unscale(answers["personal"])
+                off = target.unscale(y[asked]) - target.unscale(mine)
                 chance = np.random.default_rng([seed, 5])
                 residuals[k] = off if len(off) <= RESIDUALS else chance.choice(off, RESIDUALS)
             advance(i + 1)

@@ -50,12 +50,16 @@ class TableRun(NamedTuple):
     folder: Path
     about: dict[str, Any]  # table.json
     columns: Columns
-    model: TableModel
-    pooled: TableModel
+    models: dict[str, TableModel]  # the personal one, and the pooled
     rivals: Rivals
     known: Known
     residuals: dict[int, np.ndarray]
     evaluation: list[dict[str, Any]]
+
+    @property
+    def model(self) -> TableModel:
+        """The one that adapts."""
+        return self.models["personal"]
 
 
 def free_place(out: str | os.PathLike[str]) -> Path:
@@ -176,16 +180,15 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
         raise ConfigError(f"{folder} has {told}")
     arrays = read_arrays(folder / "model.safetensors")
     build = None if model is None else load_build(model)
-    personal, pooled = (_model(name, about[name], arrays, build) for name in ("personal", "pooled"))
+    models = {name: _model(name, about[name], arrays, build) for name in ("personal", "pooled")}
     residuals = read_arrays(folder / "residuals.safetensors")
     return TableRun(
         folder,
         about,
         Columns.from_json(about["columns"]),
-        personal,
-        pooled,
+        models,
         Rivals(**about["rivals"]),
-        _known(folder, personal),
+        _known(folder, models["personal"]),
         {int(k): np.asarray(r) for k, r in residuals.items()},
         _json(folder / "evaluation.json"),
     )

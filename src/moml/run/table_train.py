@@ -2,10 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-import jax
 import numpy as np
 
 from moml.data.columns import Columns, learn_columns
@@ -19,7 +17,7 @@ from moml.run.progress import bar
 from moml.run.table_fit import fit_groups
 from moml.run.table_model import Own, TableModel
 from moml.run.table_predict import BLOCK
-from moml.run.table_score import rivals_of, score_tasks
+from moml.run.table_score import cold_start, rivals_of, score_tasks
 from moml.run.table_source import Source, read
 from moml.run.table_store import (
     TableRun,
@@ -107,39 +105,24 @@ def train_table(
             kinds=kinds, build=build, seed=seed, progress=progress,
         )  # fmt: skip
 
-    with _referred():
-        personal, pooled = fit(None, build), fit(["pooled"])
+    personal, pooled = fit(None, build), fit(["pooled"])
+    models = {"personal": personal, "pooled": pooled}
+    cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
     rivals = rivals_of(personal, x, y, seen, seed)
     scored = score_tasks(
-        personal, pooled, rivals, columns.target, x, y, new,
+        models, cold, rivals, columns.target, x, y, new,
         weights=weigh, seed=seed, progress=progress,
     )  # fmt: skip
     about = {
         "task": task, "target": target, "order": order, "weight": weight, "shots": shots,
         "seed": seed, "held_out": [groups.ids[i] for i in parts.held],
-        "trained": [groups.ids[i] for i in parts.train], "model": model,
+        "trained": [groups.ids[i] for i in parts.train], "model": model, "cold": cold,
     }  # fmt: skip
-    models = {"personal": personal, "pooled": pooled}
     with building(out) as folder:
         write_model(folder, about, columns, models, rivals, scored.residuals, scored.rows)
         blocks = _personal(personal, x, y, every, progress)
         write_tasks(folder, groups.ids, groups.sizes.tolist(), blocks)
     return load_table_run(out, model)
-
-
-@contextmanager
-def _referred() -> Iterator[None]:
-    """Have compiled programs refer to the table; by jax's default each holds copies of it."""
-    name = "jax_use_simplified_jaxpr_constants"
-    before = getattr(jax.config, name, None)
-    if before is None:  # a jax without the choice
-        yield
-        return
-    jax.config.update(name, True)
-    try:
-        yield
-    finally:
-        jax.config.update(name, before)
 
 
 def _personal(

@@ -34,7 +34,7 @@ def evaluate_table(
             "training has not seen"
         )
     scored = score_tasks(
-        run.model, run.pooled, run.rivals, run.columns.target, given.x, given.y,
+        run.models, run.about["cold"], run.rivals, run.columns.target, given.x, given.y,
         [given.groups.rows(i) for i in able],
         weights=given.weights, seed=run.about["seed"], progress=progress,
     )  # fmt: skip
