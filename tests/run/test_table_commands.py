@@ -8,15 +8,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from moml.algorithms.table import Shape
 from moml.cli import main
 from moml.data import read_table
-from moml.models.table import Knots
-from moml.run import table_fit, table_train
-from moml.run.table_model import TableModel
+from moml.run import table_fit
 from moml.run.table_source import rows_of
+from moml.run.table_store import building
 from moml.run.table_update import extended
-from moml.run.tables import load_table_run, train_table
+from moml.run.tables import load_table_run
 from tests.run.processes import begun, cache  # noqa: F401
 from tests.run.small_table import some, users, written
 
@@ -325,19 +323,11 @@ def test_places_that_are_taken_are_refused(run, table, tmp_path, capsys):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_an_interrupted_training_leaves_nothing(table, tmp_path, monkeypatch):
-    def stopped(*_, **__):
+def test_what_is_interrupted_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt), building(tmp_path / "run") as folder:
+        (folder / "half").touch()
+        assert [path.name for path in tmp_path.iterdir()] != ["run"]
         raise KeyboardInterrupt
-
-    nothing = TableModel(Shape(1), Knots(*(np.zeros(0) for _ in range(3))), {}, 1)
-    monkeypatch.setattr(table_train, "fit_groups", lambda *_, **__: nothing)
-    monkeypatch.setattr(table_train, "rivals_of", lambda *_: None)
-    scored = type("Scored", (), {"residuals": {}, "rows": []})
-    monkeypatch.setattr(table_train, "score_tasks", lambda *_, **__: scored)
-    monkeypatch.setattr(table_train, "write_model", lambda folder, *_: (folder / "x").touch())
-    monkeypatch.setattr(table_train, "write_tasks", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        train_table(table, tmp_path / "run", task="user", target="y")
     assert not list(tmp_path.iterdir())
 
 
