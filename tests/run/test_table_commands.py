@@ -50,17 +50,20 @@ def table(folder):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_kind():
-    """One kind of members instead of two: the rest of the time would go into compiling them."""
+def quick():
+    """One kind of members instead of two, compiled without much ado: that is where time goes."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.read(name)
+    jax.config.update(name, True)
+    kinds = lambda shape: ("steps",) if shape.classes else ("head",)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            table_fit, "candidates", lambda shape: ("steps",) if shape.classes else ("head",)
-        )
+        patch.setattr(table_fit, "candidates", kinds)
         yield
+    jax.config.update(name, before)
 
 
 @pytest.fixture(scope="module")
-def run(folder, table, one_kind):
+def run(folder, table, quick):
     """A run, begun as people begin it."""
     words = ["--data", table, "--task", "user", "--target", "y", "--order", "day"]
     moml("train", *words, "--shots", "4", *SMALL, "--out", folder / "run")

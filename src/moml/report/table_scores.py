@@ -15,9 +15,9 @@ def print_scores(rows: Sequence[dict[str, Any]], target: str) -> None:
     shots = list(dict.fromkeys(row["shots"] for row in rows))
     for metric in dict.fromkeys(row["metric"] for row in rows):
         mine = [row for row in rows if row["metric"] == metric]
-        about = f"{mine[0]['tasks']:,} held-out tasks, {mine[0]['rows']:,} rows"
-        title = f"{metric.replace('_', ' ')} of {target} by known rows: {about}"
-        table = Table(title=title, title_justify="left")
+        about = f"{_many(mine[0]['tasks'], 'held-out task')}, {_many(mine[0]['rows'], 'row')}"
+        print(f"{metric.replace('_', ' ')} of {target} by known rows: {about}", flush=True)
+        table = Table()
         table.add_column("model", no_wrap=True)
         for k in shots:
             table.add_column(str(k), justify="right", no_wrap=True)
@@ -34,7 +34,8 @@ def verdict(rows: Sequence[dict[str, Any]]) -> str:
     most = max(row["shots"] for row in rows)
     after = scores["personal", most]
     before = min(scores["personal", 0], scores["pooled", 0])
-    said = f"{metric.replace('_', ' ')} {after:.4g} after {most} rows, {before:.4g} without any"
+    known = _many(most, "row")
+    said = f"{metric.replace('_', ' ')} {after:.4g} after {known}, {before:.4g} without any"
     if after > PAYS * before:
         return f"personalisation does not pay on this table: {said}"
     simple = min(scores["per-task", most], scores["shrunken-mean", most])
@@ -42,3 +43,7 @@ def verdict(rows: Sequence[dict[str, Any]]) -> str:
         name = "per-task" if scores["per-task", most] == simple else "shrunken-mean"
         return f"personalisation pays: {said}; but {name} alone has {simple:.4g}"
     return f"personalisation pays: {said}"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
