@@ -11,7 +11,7 @@ import pytest
 import moml
 from moml.data.images import by_class
 from moml.data.partition import per_client
-from moml.models import accuracy, cross_entropy, mlp
+from moml.models import accuracy, cross_entropy, mlp, shifted
 from moml.run import problem
 from moml.run.client_scores import Group, figures_of
 from moml.run.evaluate import scores_on
