@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO ?= demo
 
-.PHONY: demo test test-slow test-kill lint bench docs build clean
+.PHONY: demo test test-slow test-kill lint bench bench-tables docs build clean
 
 demo: .venv/.demo
 	$(BIN)/moml demo --out $(DEMO)
@@ -26,6 +26,9 @@ lint: .venv/.test
 
 bench: .venv/.bench
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+bench-tables: .venv/.bench-tables
+	$(BIN)/python benchmarks/tables/bench.py --out docs/results/tables.txt
 
 docs: .venv/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -51,3 +54,6 @@ clean:
 
 .venv/.bench: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable ".[report]" torch==2.13.0 pyarrow && touch $@
+
+.venv/.bench-tables: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable ".[bench]" && touch $@

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from moml.algorithms.curvature import Curvature, exact
 from moml.types import Adapt, Hyper, Loss, Meta, Params, Personal
@@ -63,7 +63,7 @@ def _steps(
     tied: Leaves,
     init: Callable[[Params, Hyper], Meta],
     params_of: Callable[[Meta], Params],
-    rates_of: Callable[[Meta, Personal, Hyper], Rates],
+    rates_of: Callable[[Meta, Personal, Any, Hyper], Rates],
 ) -> Adapt:
     """k gradient steps on the chosen leaves, p <- p - rate * grad L(p; S), remembering k states."""
     grad = curvature(lambda p, rest, samples: loss(eqx.combine(p, rest), samples))
@@ -74,7 +74,7 @@ def _steps(
 
     def apply(meta: Meta, samples: Any, hyper: Hyper) -> Personal:
         p, rest = eqx.partition(whole(meta), leaves(params_of(meta)))
-        rates = rates_of(meta, p, hyper)
+        rates = rates_of(meta, p, samples, hyper)
 
         def one(p: Personal, t: Int[Array, ""]) -> Personal:
             g = grad(p, rest, samples)
@@ -110,7 +110,7 @@ def gradient_steps(
     0.75
     """
 
-    def alike(meta: Meta, p: Personal, hyper: Hyper) -> Rates:
+    def alike(meta: Meta, p: Personal, samples: Any, hyper: Hyper) -> Rates:
         return lambda t: jax.tree.map(lambda _: hyper.alpha, p)
 
     plain = lambda params, hyper: params
@@ -133,7 +133,7 @@ def _learned(
         p = eqx.filter(params, leaves(params))
         return LearnedSteps(params, jax.tree.map(lambda x: like(x) * jnp.log(hyper.alpha), p))
 
-    def own(meta: LearnedSteps, p: Personal, hyper: Hyper) -> Rates:
+    def own(meta: LearnedSteps, p: Personal, samples: Any, hyper: Hyper) -> Rates:
         return lambda t: jax.tree.map(lambda log: jnp.exp(at(log, t)), meta.log_alpha)
 
     return _steps(loss, steps, curvature, leaves, tied, init, lambda meta: meta.params, own)
@@ -170,3 +170,51 @@ def layer_steps(
     like = lambda x: jnp.ones(steps, x.dtype)
     at = lambda log, t: log[jnp.minimum(t, len(log) - 1)]
     return _learned(loss, steps, curvature, leaves, tied, like, at)
+
+
+class ShrinkingSteps(NamedTuple):
+    """Meta-parameters of `shrinking_steps`: log alpha by parameter, and log tau."""
+
+    params: Params
+    log_alpha: PyTree
+    log_tau: Float[Array, ""]
+
+
+def shrinking_steps(
+    loss: Loss,
+    steps: int = 1,
+    *,
+    curvature: Curvature = exact,
+    leaves: Leaves = all_leaves,
+    tied: Leaves = no_leaves,
+    tau: float = 3.0,
+) -> Adapt:
+    """k gradient steps whose sizes are learned, and small where few rows are known.
+
+    p <- p - exp(log_alpha) * K / (K + tau) * grad L_S(p) for a support of K real rows; log_alpha
+    starts at log(hyper.alpha), tau at `tau`, and both are learned with w.
+    """
+
+    def init(params: Params, hyper: Hyper) -> ShrinkingSteps:
+        p = eqx.filter(params, leaves(params))
+        log_alpha = jax.tree.map(lambda x: jnp.ones_like(x) * jnp.log(hyper.alpha), p)
+        return ShrinkingSteps(params, log_alpha, jnp.log(jnp.full_like(hyper.alpha, tau)))
+
+    def own(meta: ShrinkingSteps, p: Personal, samples: Any, hyper: Hyper) -> Rates:
+        dtype = meta.log_tau.dtype
+        mask = jnp.ones(len(samples.y)) if samples.mask is None else samples.mask
+        rows = jnp.sum(mask > 0).astype(dtype)
+        shrink = rows / (rows + jnp.exp(meta.log_tau))
+        return lambda t: jax.tree.map(lambda log: shrink * jnp.exp(log), meta.log_alpha)
+
+    return _steps(loss, steps, curvature, leaves, tied, init, lambda meta: meta.params, own)
+
+
+def nothing_adapts() -> Adapt:
+    """A(w; S) = w, with no personal parameters: for what else a task may be known by."""
+    return Adapt(
+        init=lambda params, hyper: params,
+        start=lambda meta: (),
+        apply=lambda meta, samples, hyper: (),
+        merge=lambda meta, p: meta,
+    )

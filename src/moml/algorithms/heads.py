@@ -22,11 +22,18 @@ class ClosedForm(NamedTuple):
     """Meta-parameters of `closed_form`: prior mean inside params, log variances beside."""
 
     params: Params
-    log_prior: LinearHead  # of the weights and of the bias, one number each
+    log_prior: LinearHead  # of the weights (one number, or one a feature) and of the bias
     log_noise: Float[Array, ""]
 
 
-def closed_form(features: Any, head: Callable[[Params], Any]) -> Adapt:
+def closed_form(
+    features: Any,
+    head: Callable[[Params], Any],
+    *,
+    predict: Callable[[Params, Any], Any] | None = None,
+    by_feature: bool = False,
+    log_prior: float = 0.0,
+) -> Adapt:
     """The posterior mean of a linear head under squared loss: no step size, one K x K solve.
 
     With features F of the support (K x f, a column of ones for the bias), prior mean w, prior
@@ -35,12 +42,16 @@ def closed_form(features: Any, head: Callable[[Params], Any]) -> Adapt:
         v = w + S F' (F S F' + s I)^-1 (y - F w)
 
     `features(params, x)` gives [K, f]; `head(params)` points at an object with leaves `weight`
-    [out, f] and `bias` [out]. Variances are learned with w, as logarithms that start at 0.
+    [out, f] and `bias` [out]. Where the head is not all of the prediction, `predict(params, x)`
+    gives it, in place of F w. Variances are learned with w, as logarithms: the weights', which
+    start at `log_prior`, share one, or with `by_feature` have one each. With more rows than
+    features the same v comes from an f x f solve.
     """
 
     def init(params: Params, hyper: Hyper) -> ClosedForm:
         zero = jnp.zeros_like(head(params).bias[0])
-        return ClosedForm(params, LinearHead(zero, zero), zero)
+        weight = jnp.zeros_like(head(params).weight[0]) if by_feature else zero
+        return ClosedForm(params, LinearHead(weight + log_prior, zero), zero)
 
     def start(meta: ClosedForm) -> LinearHead:
         return LinearHead(head(meta.params).weight, head(meta.params).bias)
@@ -49,21 +60,39 @@ def closed_form(features: Any, head: Callable[[Params], Any]) -> Adapt:
         w = start(meta)
         f = features(meta.params, samples.x)
         y = samples.y.reshape(f.shape[0], -1)
-        mask = jnp.ones_like(y[:, 0]) if samples.mask is None else samples.mask.astype(y.dtype)
-        real = jax.vmap(jnp.multiply)
-        f, ones = real(mask, f), mask  # a padded row is a row of zeros with residual zero
-        residual = real(mask, y - f @ w.weight.T - jnp.outer(ones, w.bias))
-        prior = jax.tree.map(jnp.exp, meta.log_prior)
-        gram = prior.weight * (f @ f.T) + prior.bias * jnp.outer(ones, ones)
-        noise = jnp.exp(meta.log_noise) * jnp.eye(f.shape[0], dtype=f.dtype)
-        dual = jax.scipy.linalg.solve(gram + noise, residual, assume_a="pos")
-        weight = w.weight + prior.weight * (dual.T @ f)
-        return LinearHead(weight, w.bias + prior.bias * (dual.T @ ones))
+        real = jnp.ones(len(f), bool) if samples.mask is None else samples.mask > 0
+        linear = lambda: f @ w.weight.T + w.bias[None]
+        before = linear() if predict is None else predict(meta.params, samples.x)
+        only = jax.vmap(lambda real, x: jnp.where(real, x, 0))  # padding: zeros, residual zero
+        residual = only(real, y - before)
+        f = only(real, jnp.concatenate([f, jnp.ones_like(f[:, :1])], axis=1))
+        width = jnp.broadcast_to(jnp.exp(meta.log_prior.weight), w.weight.shape[1:])
+        prior = jnp.concatenate([width, jnp.exp(meta.log_prior.bias)[None]])
+        move = posterior_mean(f, residual, prior, jnp.exp(meta.log_noise))
+        return LinearHead(w.weight + move[:-1].T, w.bias + move[-1])
 
     def merge(meta: ClosedForm, p: LinearHead) -> Params:
         return _with_head(meta.params, head, p)
 
     return Adapt(init, start, apply, merge)
+
+
+def posterior_mean(
+    f: Float[Array, "K f"],
+    y: Float[Array, "K out"],
+    prior: Float[Array, " f"],
+    noise: Float[Array, ""],
+) -> Float[Array, "f out"]:
+    """S F' (F S F' + s I)^-1 y, by the smaller of two solves: with R = F S^(1/2), K x K or f x f.
+
+    S^(1/2) R' (R R' + s I)^-1 y  =  S^(1/2) (R' R + s I)^-1 R' y
+    """
+    root = f * jnp.sqrt(prior)[None]
+    damp = lambda gram: gram + noise * jnp.eye(len(gram), dtype=f.dtype)
+    solve = lambda gram, y: jax.scipy.linalg.solve(damp(gram), y, assume_a="pos")
+    few = len(f) <= f.shape[1]
+    dual = root.T @ solve(root @ root.T, y) if few else solve(root.T @ root, root.T @ y)
+    return jnp.sqrt(prior)[:, None] * dual
 
 
 def prototypes(features: Any, head: Callable[[Params], Any]) -> Adapt:

@@ -10,7 +10,7 @@ from typing import Annotated, assert_never
 import tyro
 
 import moml
-from moml.cli import runs
+from moml.cli import runs, tables
 from moml.cli.border import places
 from moml.cli.data import Data, data
 from moml.cli.reproduce import Table, reproduce
@@ -79,7 +79,7 @@ def methods(command: Methods) -> None:
 
 @dataclass(frozen=True)
 class Train:
-    """Train one model in a folder that survives; see `moml train --help`."""
+    """Train one model in a folder that survives; with --data, on your own table."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,9 @@ Command = (
     | Annotated[runs.Resume, tyro.conf.subcommand("resume")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[runs.Score, tyro.conf.subcommand("score")]
+    | Annotated[tables.Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[tables.Predict, tyro.conf.subcommand("predict")]
+    | Annotated[tables.Adapt, tyro.conf.subcommand("adapt")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
@@ -103,6 +106,9 @@ Command = (
 def run(arguments: Sequence[str] | None = None) -> None:
     """Parse and carry out one command; errors come out as exceptions."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["train"] and any(word.split("=")[0] == "--data" for word in words):
+        tables.train(words[1:])
+        return
     if words[:1] in (["train"], ["sweep"]):  # their options depend on the configuration
         (runs.train if words[0] == "train" else runs.sweep)(words[1:])
         return
@@ -118,6 +124,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
             runs.resume(command)
         case runs.Score():
             runs.score(command)
+        case tables.Evaluate():
+            tables.evaluate(command)
+        case tables.Predict():
+            tables.predict(command)
+        case tables.Adapt():
+            tables.adapt(command)
         case runs.Doctor():
             runs.doctor(command)
         case Data():

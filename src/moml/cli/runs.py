@@ -17,6 +17,7 @@ class Train:
     """Train one model in a folder that survives: `moml resume RUN` goes on after any end.
 
     `moml train --print-config NAME` writes the complete file of a starting point.
+    `moml train --data FILE --task COLUMN --target COLUMN --out RUN` learns from your own table.
     """
 
     out: Path

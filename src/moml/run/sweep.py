@@ -138,7 +138,8 @@ _finite = jax.jit(jax.vmap(all_finite))
 
 @jax.jit
 @jax.vmap
-def _keep(ok: Any, new: Meta, old: Meta) -> Meta:
+def keep(ok: Any, new: Meta, old: Meta) -> Meta:
+    """Of each member the new model where `ok`, else the old one."""
     return jax.tree.map(lambda n, o: jnp.where(ok, n, o), new, old)
 
 
@@ -149,7 +150,7 @@ def surviving(
     ok = np.isfinite(losses).all(axis=1) & np.asarray(_finite(meta))
     newly, lost_at = ~ok & (lost_at < 0), np.array(lost_at)
     lost_at[newly] = [begin + first_bad(row) for row in losses[newly]]
-    return _keep(jnp.asarray(lost_at < 0), meta, good), lost_at
+    return keep(jnp.asarray(lost_at < 0), meta, good), lost_at
 
 
 def mean_of_seeds(values: np.ndarray, lost: np.ndarray) -> tuple[float | None, float | None]:

@@ -45,7 +45,7 @@ def from_rows(
         raise DataError(f"x and y must be arrays of numbers: {error}") from error
     if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
         raise DataError(f"x has shape {x.shape}, y {y.shape}: both must start with the same [rows]")
-    owned = [_checked(i, mine, len(x)) for i, mine in enumerate(rows)]
+    owned = [checked_rows(f"client {i}", mine, len(x)) for i, mine in enumerate(rows)]
     if not owned:
         raise DataError("rows must have one array of row numbers a client; given none")
     sizes = np.array([len(mine) for mine in owned])
@@ -105,16 +105,16 @@ def buckets(sizes: Any) -> list[Int[np.ndarray, " _"]]:
     return [np.flatnonzero(power == b) for b in np.unique(power)]
 
 
-def _checked(client: int, rows: Any, below: int) -> np.ndarray:
-    """The rows of a client, if they are some, of these, and different."""
+def checked_rows(owner: str, rows: Any, below: int) -> np.ndarray:
+    """The rows of a client or group, if they are some, of these, and different."""
     mine = np.asarray(rows)
     if mine.ndim == 1 and not len(mine):
-        raise DataError(f"client {client} has no samples; leave it out")
+        raise DataError(f"{owner} has no samples; leave it out")
     if mine.ndim != 1 or mine.dtype.kind not in "iu" or mine.min() < 0 or mine.max() >= below:
         raise DataError(
-            f"rows of client {client} must be whole numbers from 0 to {below - 1}; "
+            f"rows of {owner} must be whole numbers from 0 to {below - 1}; "
             f"given {mine.tolist()[:8]}"
         )
     if len(np.unique(mine)) < len(mine):
-        raise DataError(f"client {client} has a row twice")
+        raise DataError(f"{owner} has a row twice")
     return mine

@@ -1,0 +1,122 @@
+"""Real tables of many small groups: moml by its defaults beside what people use instead.
+
+    python benchmarks/tables/bench.py [--tables wagepan ...] [--splits 0 1 2] [--out FILE]
+
+A quarter of the groups is held out; of each the first rows are known and the others predicted.
+Every figure is kept in a cache as soon as it is there, so that a run can be stopped and go on.
+"""
+
+import argparse
+import json
+import math
+import os
+import time
+from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")  # compiling is most of it
+
+import numpy as np
+from ours import OURS
+from rivals import RIVALS, loss_of
+
+from tables import TABLES, Split, split
+
+MODELS = RIVALS | OURS
+NUMBERS = [name for name, table in TABLES.items() if not table.classes]
+CLASSES = [name for name, table in TABLES.items() if table.classes]
+Scores = dict[str, dict[str, float]]
+
+
+def score(s: Split, predicted: np.ndarray) -> dict[str, float]:
+    """RMSE over all query rows of the test groups; of classes the log-loss and the accuracy."""
+    y = s.y[np.concatenate(s.test.query)]
+    if s.classes is None:
+        return {"loss": loss_of(s, y, predicted)}
+    return {"loss": loss_of(s, y, predicted), "accuracy": float(np.mean((predicted > 0.5) == y))}
+
+
+def measure(name: str, seed: int, cache: Path, models: list[str]) -> Scores:
+    """All models on one split, from the cache where they are in it."""
+    file = cache / f"{name}-{seed}.json"
+    known: Scores = json.loads(file.read_text()) if file.exists() else {}
+    s = None
+    for model in models:
+        if model in known or (TABLES[name].classes and model == "ridge per group"):
+            continue
+        s = split(name, seed) if s is None else s
+        began = time.monotonic()
+        known[model] = score(s, MODELS[model](s)) | {"seconds": time.monotonic() - began}
+        file.write_text(json.dumps(known, indent=1))
+        print(f"{name} split {seed} {model}: {known[model]['loss']:.4f}", flush=True)
+    return known
+
+
+def mean(rows: list[Scores], model: str, what: str) -> float:
+    found = [row[model][what] for row in rows if model in row and what in row[model]]
+    return float(np.mean(found)) if found else math.nan
+
+
+def block(title: str, names: list[str], all_rows: dict[str, list[Scores]], what: str) -> list[str]:
+    """A table of means over the splits."""
+    lines = [title, f"{'':<30}" + "".join(f"{name:>13}" for name in names)]
+    for model in MODELS:
+        figures = [mean(all_rows[name], model, what) for name in names]
+        if not all(map(math.isnan, figures)):
+            shown = "".join(f"{'-' if math.isnan(v) else format(v, '.4f'):>13}" for v in figures)
+            lines.append(f"{model:<30}{shown}")
+    return [*lines, ""]
+
+
+def ratios(names: list[str], all_rows: dict[str, list[Scores]]) -> list[str]:
+    """Ours over a rival's, table by table, and the geometric mean."""
+    loss = lambda name, model: mean(all_rows[name], model, "loss")
+    best = {
+        name: min(RIVALS, key=lambda m, n=name: np.nan_to_num(loss(n, m), nan=9)) for name in names
+    }
+    against = {"the best rival of each table": best}
+    for model in ("GPBoost", "mixed model", "moml, one for all"):
+        against[model] = dict.fromkeys(names, model)
+    lines = []
+    for title, rival in against.items():
+        each = {name: loss(name, "moml") / loss(name, rival[name]) for name in names}
+        overall = math.exp(np.mean(np.log(list(each.values()))))
+        shown = ", ".join(f"{name} {value:.3f}" for name, value in each.items())
+        lines.append(f"ratio of moml to {title}: {overall:.3f}  ({shown})")
+    return [*lines, ""]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", nargs="+", default=[*TABLES], choices=[*TABLES])
+    parser.add_argument("--splits", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--models", nargs="+", default=[*MODELS], choices=[*MODELS])
+    parser.add_argument("--cache", type=Path, default=Path(".cache/tables"))
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    given.cache.mkdir(parents=True, exist_ok=True)
+    rows = {
+        name: [measure(name, seed, given.cache, given.models) for seed in given.splits]
+        for name in given.tables
+    }
+    lines = [
+        f"means over splits {' '.join(map(str, given.splits))}, by benchmarks/tables/bench.py",
+        "",
+    ]
+    for title, names, what in (
+        ("RMSE of the standardised target", NUMBERS, "loss"),
+        ("log-loss", CLASSES, "loss"),
+        ("accuracy", CLASSES, "accuracy"),
+    ):
+        chosen = [name for name in names if name in given.tables]
+        lines += block(title, chosen, rows, what) if chosen else []
+        if chosen and what == "loss" and "moml" in given.models:
+            lines += ratios(chosen, rows)
+    lines += block("seconds", given.tables, rows, "seconds")
+    text = "\n".join(lines)
+    print(text)
+    if given.out is not None:
+        given.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

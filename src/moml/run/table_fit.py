@@ -1,0 +1,249 @@
+"""`fit_groups`: the table recipe, from rows in groups to a model that knows each of them."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from moml.algorithms.matching import match_beta
+from moml.algorithms.recipes import Method, method
+from moml.algorithms.schedule import cosine
+from moml.algorithms.table import KINDS, Parts, Shape, candidates, parts
+from moml.errors import ConfigError, DataError, check_count
+from moml.models.table import Knots, knots
+from moml.models.user import Build
+from moml.run.progress import bar
+from moml.run.sweep import keep, sweep
+from moml.run.table_model import TableModel, as_input, as_target, padded
+from moml.tasks.groups import from_groups
+from moml.types import Batch, Hyper, Meta, Need, Tasks
+
+ETAS = (0.003, 0.01)
+QUERIES = 16  # rows asked for in a visit
+VISIT = 32  # rows known in a visit, at most; where users bring more, a memory joins the visits
+DECAY = 0.01
+LOOKS = 20  # how often held-out tasks are looked at during training
+
+
+class Held(NamedTuple):
+    """Held-out tasks, as users will come: what is known of each, and what is asked for."""
+
+    support: Batch
+    query: Batch
+
+
+def fit_groups(
+    x: Any,
+    y: Any,
+    groups: Sequence[Any],
+    *,
+    shots: int,
+    ordered: bool = False,
+    classes: int | None = None,
+    held_out: Sequence[int] | None = None,
+    weights: Any = None,
+    members: int = 3,
+    iterations: int | None = None,
+    kinds: Sequence[str] | None = None,
+    build: Build | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> TableModel:
+    """Learn from rows x [rows, features], y [rows] of many groups to predict for new ones.
+
+    groups[i] are the rows of task i, in their order where they are `ordered`; a new task will bring
+    `shots` rows. Inputs are standardised, and so are targets, or with `classes` they are numbers of
+    classes. `held_out` are the tasks that decide when to stop and what to average, a seventh by
+    default. Each kind of member is trained with every learning rate and `members` seeds. Rows may
+    have `weights` in the loss. `build(inputs, outputs)`: a network of your own in place of ours.
+    """
+    x, y = _checked(x, y, classes)
+    shape = Shape(x.shape[1], classes, ordered, build=build)
+    check_count("shots", shots)
+    check_count("members", members)
+    check_count("seed", seed, least=0, below=2**32)
+    groups = [np.asarray(rows, int) for rows in groups]
+    held = _choose(groups, seed) if held_out is None else tuple(int(i) for i in held_out)
+    apart = set(held)
+    seen = [rows for i, rows in enumerate(groups) if i not in apart]
+    if not seen or not held:
+        raise DataError(f"{len(groups)} tasks, {len(held)} of them held out: too few to learn from")
+    at = knots(_some(x, np.concatenate(seen), seed))
+    test = _held(x, y, [groups[i] for i in held], shots, ordered, seed)
+    tasks = from_groups(x, y, seen, shots=min(shots, VISIT), ordered=ordered, weights=weights)
+    tried: list[tuple[dict[str, Any], Meta, np.ndarray]] = []
+    for kind in candidates(shape) if kinds is None else kinds:
+        if kind not in KINDS:
+            raise ConfigError(f"unknown kind {kind!r}; allowed: {', '.join(KINDS)}")
+        made = parts(kind, shape, at)
+        tried += _train(kind, made, shape, tasks, test, shots, members, iterations, seed, progress)
+    return _averaged(shape, at, shots, held, tried, test)
+
+
+def _checked(x: Any, y: Any, classes: int | None) -> tuple[np.ndarray, np.ndarray]:
+    x, y = as_input(x), np.asarray(y)
+    if x.ndim != 2 or y.shape != x.shape[:1]:
+        raise DataError(f"x must be [rows, features], y [rows]; given {x.shape} and {y.shape}")
+    for name, values in {"x": x, "y": y}.items():
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values.reshape(len(x), -1)).all(axis=1))[0])
+            raise DataError(f"{name} of row {row} is not finite")
+    if classes is not None:
+        check_count("classes", classes, least=2)
+        if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= classes:
+            raise DataError(f"y must be the numbers 0 to {classes - 1} of the classes")
+    return x, as_target(Shape(x.shape[1], classes), y)
+
+
+def _choose(groups: Sequence[np.ndarray], seed: int) -> tuple[int, ...]:
+    """A seventh of the tasks that have two rows and more, one at least, a thousand at most."""
+    able = [i for i, rows in enumerate(groups) if len(rows) > 1]
+    if len(groups) < 2 or not able:
+        raise DataError(
+            f"{len(groups)} tasks, {len(able)} of them with 2 rows and more: some are needed to "
+            "learn from, and others of 2 rows and more to be held out"
+        )
+    count = min(max(1, round(len(able) / 7)), 1000)
+    return tuple(int(i) for i in np.random.default_rng(seed).permutation(able)[:count])
+
+
+def _some(x: np.ndarray, rows: np.ndarray, seed: int, most: int = 100_000) -> np.ndarray:
+    chance = np.random.default_rng([seed, 2])
+    return x[rows if len(rows) <= most else chance.choice(rows, most, replace=False)]
+
+
+def _held(
+    x: np.ndarray, y: np.ndarray, groups: list[np.ndarray], shots: int, ordered: bool, seed: int
+) -> Held:
+    """Known are min(shots, half the rows), the first ones or any; asked for, up to 64 others."""
+    chance = np.random.default_rng([seed, 1])
+    known, asked = [], []
+    for rows in groups:
+        own = rows if ordered else chance.permutation(rows)
+        cut = min(shots, len(own) // 2)
+        rest = own[cut:]
+        known.append(own[:cut])
+        asked.append(rest if len(rest) <= 64 else np.sort(chance.choice(rest, 64, replace=False)))
+    width = lambda groups: max(1, *(len(rows) for rows in groups)) if groups else 1
+    make = lambda some: padded(x, y, some, width(some), len(some))
+    return Held(make(known), make(asked))
+
+
+def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Method, list[float]]:
+    """The method of a kind, and the weights of its memory to try: by the matching rule."""
+    count = tasks.n or 1
+    batch, visit = min(16 if count < 5000 else 32, count), min(shots, VISIT)
+    need = Need(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
+    outer = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY)
+    )
+    betas = [1.0]
+    if shots > VISIT:
+        betas.append(match_beta(visit, shots, visits=iterations * batch / count))
+    name = "maml" if shots <= VISIT else "moml-v1"
+    chosen = method(
+        name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, outer=outer,
+        tasks_per_step=batch, k=visit,
+    )  # fmt: skip
+    return chosen._replace(algorithm=chosen.algorithm._replace(needs=need)), betas
+
+
+def _train(
+    kind: str,
+    made: Parts,
+    shape: Shape,
+    tasks: Tasks,
+    test: Held,
+    shots: int,
+    members: int,
+    iterations: int | None,
+    seed: int,
+    progress: bool,
+) -> list[tuple[dict[str, Any], Meta, np.ndarray]]:
+    """Members of one kind side by side; of each the model that did best on held-out tasks."""
+    steps = max(2000, math.ceil((tasks.n or 1) / 10)) if iterations is None else iterations
+    chosen, betas = _compose(made, tasks, shots, steps)
+    answers = _answers(made)
+    settings = [{"eta": eta, "beta": beta} for eta in ETAS for beta in betas]
+    best: list[Any] = [None, np.full(len(settings) * members, math.inf)]
+
+    with bar(f"{kind} x {len(best[1])}", steps, shown=progress) as advance:
+
+        def look(done: int, meta: Meta, hyper: Hyper) -> None:
+            now = task_losses(shape, np.asarray(answers(meta, test)), test.query).sum(axis=-1)
+            better = now < best[1]  # false where it is not a number
+            best[0] = meta if best[0] is None else keep(jnp.asarray(better), meta, best[0])
+            best[1] = np.where(better, now, best[1])
+            advance(done, float(best[1].mean() / np.sum(test.query.mask)))
+
+        sweep(
+            chosen, made.loss, lambda key: made.init(jax.random.fold_in(key, seed)), tasks,
+            seeds=members, grid={"eta": ETAS, "beta": betas, "alpha": [0.1]},
+            iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS), on_chunk=look,
+        )  # fmt: skip
+    each = np.asarray(answers(best[0], test))
+    rows = []
+    for i, setting in enumerate(settings):
+        own = slice(i * members, (i + 1) * members)
+        meta = jax.tree.map(lambda leaf, own=own: np.asarray(leaf[own]), best[0])
+        rows.append(({"kind": kind} | setting, meta, each[own].mean(axis=0)))
+    return rows
+
+
+def _answers(made: Parts) -> Any:
+    """Every member's answers to the held-out tasks' queries."""
+
+    def run(meta: Meta, test: Held) -> Any:
+        def one(support: Batch, x: Any) -> Any:
+            mine = made.adapt.merge(meta, made.adapt.apply(meta, support, Hyper(eta=0.0)))
+            return made.answer(mine, x)
+
+        return jax.vmap(one)(test.support, test.query.x)
+
+    return jax.jit(jax.vmap(run, (0, None)))
+
+
+def _averaged(
+    shape: Shape,
+    at: Knots,
+    shots: int,
+    held: tuple[int, ...],
+    tried: list[tuple[dict[str, Any], Meta, np.ndarray]],
+    test: Held,
+) -> TableModel:
+    """All that the held-out tasks cannot tell from the best of them; the fewer they are, the more.
+
+    A candidate is left out where its loss on held-out tasks is above the best one's by more than
+    two standard errors of that difference.
+    """
+    by_task = np.stack([task_losses(shape, each, test.query) for _, _, each in tried])
+    above = by_task - by_task[np.argmin(by_task.sum(axis=1))]
+    error = math.sqrt(above.shape[1]) * above.std(axis=1)
+    kept = above.sum(axis=1) <= 2 * error
+    rows, count = float(np.sum(test.query.mask)), len(held)
+    scores = [
+        setting | {"loss": float(loss.sum()) / rows, "kept": bool(ok), "tasks": count}
+        for (setting, _, _), loss, ok in zip(tried, by_task, kept, strict=True)
+    ]
+    metas: dict[str, list[Meta]] = {}
+    for (setting, meta, _), ok in zip(tried, kept, strict=True):
+        if ok:
+            metas.setdefault(setting["kind"], []).append(meta)
+    join = lambda some: jax.tree.map(lambda *leaves: np.concatenate(leaves), *some)
+    return TableModel(
+        shape, at, {k: join(some) for k, some in metas.items()}, shots, held, tuple(scores)
+    )
+
+
+def task_losses(shape: Shape, answers: np.ndarray, query: Batch) -> np.ndarray:
+    """Each task's squared error or log-loss, summed over its rows."""
+    if shape.classes is None:
+        each = (answers - query.y) ** 2
+    else:
+        right = np.sum(answers * np.eye(shape.classes, dtype=answers.dtype)[query.y], axis=-1)
+        each = -np.log(np.maximum(right, 1e-12))
+    return np.sum(query.mask * each, axis=-1)

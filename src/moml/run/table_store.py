@@ -1,0 +1,235 @@
+"""What a table's training leaves on disk: plain arrays and JSON, sealed; no row of the table.
+
+table.json            columns, names, settings, what was tried
+model.safetensors     all members, and the pooled model they are compared with
+residuals.safetensors what held-out tasks were off by, for intervals
+evaluation.json       the scores
+tasks.json, personal.safetensors    every task and what is personal to it, or, of `moml adapt`,
+index.json, tasks/000001.safetensors, ...   one file a task
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from moml.algorithms.table import Shape, parts
+from moml.data.columns import Columns
+from moml.errors import CheckpointError, ConfigError
+from moml.models.table import Knots
+from moml.models.user import Build
+from moml.run.arrays import filled, named_leaves, read_arrays, write_arrays, writing
+from moml.run.build import load_build
+from moml.run.files import writable_folder, write_text
+from moml.run.folder import versions
+from moml.run.manifest import flaw, seal, sync_folder
+from moml.run.table_model import Own, TableModel
+from moml.run.table_rivals import Rivals
+from moml.types import Hyper
+
+FORMAT = 1
+
+
+class Known(NamedTuple):
+    """Tasks whose personal parameters are kept; `take` reads those of some of them."""
+
+    place: dict[str, int]  # of each id
+    rows: np.ndarray  # that each was adapted on
+    take: Callable[[np.ndarray], Own]
+
+
+class TableRun(NamedTuple):
+    """A trained table, or personal models made from one."""
+
+    folder: Path
+    about: dict[str, Any]  # table.json
+    columns: Columns
+    model: TableModel
+    pooled: TableModel
+    rivals: Rivals
+    known: Known
+    residuals: dict[int, np.ndarray]
+    evaluation: list[dict[str, Any]]
+
+
+def free_place(out: str | os.PathLike[str]) -> Path:
+    """A folder that is not there yet, in one that can be written to."""
+    out = Path(out)
+    if out.exists() or out.is_symlink():
+        raise ConfigError(f"{out} exists already; give another name, or remove it")
+    writable_folder(out.absolute().parent)
+    return out
+
+
+@contextmanager
+def building(out: Path) -> Iterator[Path]:
+    """A folder that gets its name when it is whole and sealed; on an error it is gone."""
+    place = out.absolute()
+    partial = place.with_name(f".{place.name}.{os.getpid()}.partial")
+    try:
+        partial.mkdir()
+        yield partial
+        seal(partial)
+        free_place(place)
+        os.rename(partial, place)
+        sync_folder(place.parent)
+    except OSError as error:
+        raise ConfigError(f"cannot write {out}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_model(
+    folder: Path,
+    about: Mapping[str, Any],
+    columns: Columns,
+    models: Mapping[str, TableModel],
+    rivals: Rivals,
+    residuals: Mapping[int, np.ndarray],
+    evaluation: Sequence[dict[str, Any]],
+) -> None:
+    """All but the tasks; `models` are the personal one and the pooled."""
+    arrays: dict[str, Any] = {}
+    told: dict[str, Any] = {"format": FORMAT, "versions": versions(), **about}
+    told["columns"] = columns.to_json()
+    for name, model in models.items():
+        arrays |= named_leaves(model.knots._asdict(), f"{name}/knots")
+        arrays |= named_leaves(model.metas, f"{name}/members")
+        shape = model.shape._replace(build=None)._asdict()
+        told[name] = {"shape": shape, "kinds": [*model.metas], "shots": model.shots}
+        told[name] |= {"scores": list(model.scores)}
+    told["rivals"] = rivals._asdict()
+    write_arrays(folder / "model.safetensors", {name: np.asarray(a) for name, a in arrays.items()})
+    write_arrays(folder / "residuals.safetensors", {str(k): r for k, r in residuals.items()})
+    write_text(json.dumps(told, indent=1) + "\n", folder / "table.json")
+    write_text(json.dumps(list(evaluation), indent=1) + "\n", folder / "evaluation.json")
+
+
+def write_tasks(
+    folder: Path, ids: Sequence[str], rows: Sequence[int], blocks: Iterator[Own]
+) -> None:
+    """The personal parameters of all tasks in one file, as they come."""
+    first = next(blocks)
+    n = len(ids)
+    whole = lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype)
+    with writing(
+        folder / "personal.safetensors", named_leaves(_tree(jax.tree.map(whole, first)))
+    ) as put:
+        done = 0
+        for block in _chained(first, blocks):
+            for name, leaf in named_leaves(_tree(block)).items():
+                put(name, done, leaf)
+            done += len(block.summary)
+    told = {"ids": list(ids), "rows": [int(count) for count in rows]}
+    write_text(json.dumps(told) + "\n", folder / "tasks.json")
+
+
+def write_each_task(
+    folder: Path, ids: Sequence[str], rows: Sequence[int], blocks: Iterator[Own]
+) -> None:
+    """The personal parameters of every task in a file of its own, and an index of them."""
+    (folder / "tasks").mkdir()
+    index: dict[str, dict[str, Any]] = {}
+    for block in blocks:
+        leaves = named_leaves(_tree(block))
+        for i in range(len(block.summary)):
+            file = f"tasks/{len(index) + 1:06d}.safetensors"
+            write_arrays(folder / file, {name: leaf[i] for name, leaf in leaves.items()})
+            index[ids[len(index)]] = {"file": file, "rows": int(rows[len(index)])}
+    write_text(json.dumps(index, indent=1) + "\n", folder / "index.json")
+
+
+def _chained(first: Own, rest: Iterator[Own]) -> Iterator[Own]:
+    yield first
+    yield from rest
+
+
+def _tree(own: Own) -> dict[str, Any]:
+    return {"summary": own.summary, "own": own.own}
+
+
+def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> TableRun:
+    """A trained table, or the personal models that `moml adapt` wrote; every byte is checked.
+
+    A run with a network of your own is given the name of its function again: nothing is imported
+    because a file says so.
+    """
+    folder = Path(folder)
+    if not (folder / "table.json").is_file():
+        raise ConfigError(f"{folder} is not the run of a table: it has no table.json")
+    wrong = flaw(folder)
+    if wrong:
+        raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
+    about = _json(folder / "table.json")
+    if about.get("format") != FORMAT:
+        made = f"format {about.get('format')!r} (moml {about.get('versions', {}).get('moml')})"
+        raise CheckpointError(f"{folder} is of {made}; this version of moml reads {FORMAT}")
+    if (about["model"] is None) != (model is None):
+        told = "our own network: leave the model out"
+        told = told if about["model"] is None else f"the network {about['model']}: give --model"
+        raise ConfigError(f"{folder} has {told}")
+    arrays = read_arrays(folder / "model.safetensors")
+    build = None if model is None else load_build(model)
+    personal, pooled = (_model(name, about[name], arrays, build) for name in ("personal", "pooled"))
+    residuals = read_arrays(folder / "residuals.safetensors")
+    return TableRun(
+        folder,
+        about,
+        Columns.from_json(about["columns"]),
+        personal,
+        pooled,
+        Rivals(**about["rivals"]),
+        _known(folder, personal),
+        {int(k): np.asarray(r) for k, r in residuals.items()},
+        _json(folder / "evaluation.json"),
+    )
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def _model(
+    name: str, told: dict[str, Any], arrays: Mapping[str, np.ndarray], build: Build | None
+) -> TableModel:
+    given = told["shape"] | {"hidden": tuple(told["shape"]["hidden"]), "build": build}
+    shape = Shape(**given)
+    knots = Knots(**filled(dict.fromkeys(Knots._fields, 0), arrays, f"{name}/knots"))
+    metas = {}
+    for kind in told["kinds"]:
+        made = parts(kind, shape, knots)
+        first = lambda key, made=made: made.adapt.init(made.init(key), Hyper(eta=0.0, alpha=0.1))
+        like = jax.eval_shape(first, jax.random.key(0))
+        metas[kind] = filled(like, arrays, f"{name}/members/{kind}")
+    return TableModel(shape, knots, metas, told["shots"], (), tuple(told["scores"]))
+
+
+def _known(folder: Path, model: TableModel) -> Known:
+    each = {}
+    for kind, meta in model.metas.items():
+        one = jax.tree.map(lambda leaf: leaf[0], meta)
+        each[kind] = jax.eval_shape(parts(kind, model.shape, model.knots).adapt.start, one).own
+    like = {"summary": 0, "own": each}
+    if (folder / "index.json").exists():
+        index = _json(folder / "index.json")
+        files = [folder / told["file"] for told in index.values()]
+
+        def read(which: np.ndarray) -> Own:
+            found = [filled(like, read_arrays(files[i])) for i in which]
+            return Own(**jax.tree.map(lambda *leaves: np.stack(leaves), *found))
+
+        rows = np.array([told["rows"] for told in index.values()], int)
+        return Known({id_: i for i, id_ in enumerate(index)}, rows, read)
+    told = _json(folder / "tasks.json")
+    own = Own(**filled(like, read_arrays(folder / "personal.safetensors")))
+    take = lambda which: jax.tree.map(lambda leaf: leaf[which], own)
+    return Known({id_: i for i, id_ in enumerate(told["ids"])}, np.array(told["rows"]), take)

@@ -1,0 +1,173 @@
+"""From a user's own table to a run: columns learned, members trained, scores, personal models."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from moml.data.columns import Columns, learn_columns
+from moml.data.groups import group, split, weights
+from moml.data.summary import describe
+from moml.data.table import Table
+from moml.errors import ConfigError, DataError, check_count
+from moml.models.user import Build, as_model, check_model
+from moml.run.build import load_build
+from moml.run.progress import bar
+from moml.run.table_fit import fit_groups
+from moml.run.table_model import Own, TableModel
+from moml.run.table_predict import BLOCK
+from moml.run.table_score import rivals_of, score_tasks
+from moml.run.table_source import Source, read
+from moml.run.table_store import (
+    TableRun,
+    building,
+    free_place,
+    load_table_run,
+    write_model,
+    write_tasks,
+)
+
+SHOTS = 10  # at most, where nothing is said
+MISSING = ("impute", "refuse")
+
+
+def train_table(
+    data: Source,
+    out: str | os.PathLike[str],
+    *,
+    task: str,
+    target: str,
+    order: str | None = None,
+    weight: str | None = None,
+    inputs: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    classification: bool = False,
+    missing: str = "impute",
+    shots: int | None = None,
+    hold_out: float = 0.2,
+    members: int = 3,
+    iterations: int | None = None,
+    seed: int = 0,
+    model: str | None = None,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> TableRun:
+    """Learn from a table's tasks, score on held-out ones, and leave a run in the folder `out`.
+
+    `task` is the column that says whose row it is, `order` one by which a task's earlier rows are
+    known before its later ones. A new task will bring `shots` rows. `model`, module:function, is a
+    network of your own. `say` is given lines that tell what was understood of the table.
+    """
+    out = free_place(out)
+    check_count("members", members)
+    check_count("seed", seed, least=0)
+    for name, count in (("shots", shots), ("iterations", iterations)):
+        if count is not None:
+            check_count(name, count)
+    _check_names(task, target, order, weight, missing)
+    build = None if model is None else load_build(model)
+    apart = [name for name in (task, target, order, weight) if name]
+    table = read(data, None if inputs is None else list(dict.fromkeys([*apart, *inputs])), [task])
+    for name in set(exclude) - set(table.left_out):
+        table.column(name)  # a misspelt one is refused
+    groups = group(table, task, order)
+    parts = split(groups, hold_out, seed)
+    columns = learn_columns(
+        table,
+        target,
+        inputs=inputs,
+        exclude=[name for name in (task, weight, *exclude) if name],
+        rows=groups.among(parts.train),
+        classification=classification,
+    )
+    if missing == "refuse":
+        _refuse(table, columns)
+    if shots is None:
+        shots = max(1, min(SHOTS, int(np.median(groups.sizes)) // 2))
+    x, y = columns.encode(table), columns.target(table)
+    weigh = None if weight is None else weights(table, weight)
+    if build is not None:
+        outputs = len(columns.target.classes) or 1
+        check_model(as_model(build, x.shape[1], outputs), x.shape[1], outputs)
+    for line in describe(columns, table, groups):
+        say(line)
+    learn, held = f"{len(parts.train):,} tasks to learn from", f"{len(parts.held):,} held out"
+    say(f"{learn}, {held} to score on; a new task brings {shots} row{'s' if shots > 1 else ''}")
+    del table
+    every = groups.lists()
+    seen, new = [every[i] for i in parts.train], [every[i] for i in parts.held]
+
+    def fit(kinds: Sequence[str] | None, build: Build | None = None) -> TableModel:
+        return fit_groups(
+            x, y, seen, shots=shots, ordered=order is not None, weights=weigh,
+            classes=len(columns.target.classes) or None, members=members, iterations=iterations,
+            kinds=kinds, build=build, seed=seed, progress=progress,
+        )  # fmt: skip
+
+    with _referred():
+        personal, pooled = fit(None, build), fit(["pooled"])
+    rivals = rivals_of(personal, x, y, seen, seed)
+    scored = score_tasks(
+        personal, pooled, rivals, columns.target, x, y, new,
+        weights=weigh, seed=seed, progress=progress,
+    )  # fmt: skip
+    about = {
+        "task": task, "target": target, "order": order, "weight": weight, "shots": shots,
+        "seed": seed, "held_out": [groups.ids[i] for i in parts.held],
+        "trained": [groups.ids[i] for i in parts.train], "model": model,
+    }  # fmt: skip
+    models = {"personal": personal, "pooled": pooled}
+    with building(out) as folder:
+        write_model(folder, about, columns, models, rivals, scored.residuals, scored.rows)
+        blocks = _personal(personal, x, y, every, progress)
+        write_tasks(folder, groups.ids, groups.sizes.tolist(), blocks)
+    return load_table_run(out, model)
+
+
+@contextmanager
+def _referred() -> Iterator[None]:
+    """Have compiled programs refer to the table; by jax's default each holds copies of it."""
+    name = "jax_use_simplified_jaxpr_constants"
+    before = getattr(jax.config, name, None)
+    if before is None:  # a jax without the choice
+        yield
+        return
+    jax.config.update(name, True)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
+
+
+def _personal(
+    model: TableModel, x: Any, y: Any, groups: Sequence[Any], progress: bool
+) -> Iterator[Own]:
+    """What is personal to every task, a block of them at a time."""
+    with bar("personal", len(groups), shown=progress) as advance:
+        for first in range(0, len(groups), BLOCK):
+            yield model.personal(x, y, groups[first : first + BLOCK])
+            advance(min(first + BLOCK, len(groups)))
+
+
+def _check_names(
+    task: str, target: str, order: str | None, weight: str | None, missing: str
+) -> None:
+    for names in ((task, target), (task, weight), (target, weight), (target, order), (task, order)):
+        if names[0] == names[1]:
+            raise ConfigError(f"column {names[0]} cannot be two of task, target, order and weight")
+    if missing not in MISSING:
+        raise ConfigError(f"missing must be one of {', '.join(MISSING)}; given {missing!r}")
+
+
+def _refuse(table: Table, columns: Columns) -> None:
+    """Name the first missing value of the inputs, if there is one."""
+    for name in columns.names:
+        lacking = table.column(name).missing
+        if lacking.any():
+            more = int(lacking.sum()) - 1
+            others = f", nor have {more:,} others" if more else ""
+            place = table.where(int(np.argmax(lacking)), name)
+            raise DataError(f"{place} has no value{others}; missing values are refused here")

@@ -1,0 +1,87 @@
+"""A table's tasks: groups of rows of any size, some of each known and the others asked for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, UInt
+
+from moml.errors import DataError, check_count
+from moml.tasks.clients import checked_rows
+from moml.types import Batch, Key, Tasks
+
+# Primes just below 2^31, as strides.
+STRIDES = 2**31 - np.array(
+    [1, 19, 61, 69, 85, 99, 105, 151, 159, 171, 225, 249, 295, 325, 379, 399, 411, 469, 477, 511]
+)
+
+
+def shuffled(
+    bits: UInt[Array, " 2"], n: Int[Array, ""], place: Int[Array, " size"]
+) -> Int[Array, " size"]:
+    """Different places below n give different rows below n: a random start, a random stride.
+
+    The strides are primes above any n, and so share no divisor with it.
+    """
+    first = below(bits[0], n)
+    step = jnp.asarray(STRIDES, jnp.int32)[below(bits[1], jnp.int32(len(STRIDES)))] % n
+    return (first + place * step) % n
+
+
+def below(bits: UInt[Array, ""], n: Int[Array, ""]) -> Int[Array, ""]:
+    """A number from 0 to n - 1: one draw for many of them is quicker than as many draws."""
+    return (bits % n.astype(jnp.uint32)).astype(jnp.int32)
+
+
+def from_groups(
+    x: Any, y: Any, groups: Sequence[Any], *, shots: int, ordered: bool = False, weights: Any = None
+) -> Tasks:
+    """Tasks from rows x [rows, features], y [rows, ...]: group i owns rows groups[i], in order.
+
+    A visit of a group of n rows knows s of them, s from 1 to min(shots, n - 1) all alike, and is
+    asked for others: with `ordered` the first s and then later ones, else any. The first `shots`
+    places of a draw are the support, the rest the query; places that stay empty are masked. A
+    group of one row is asked for it and knows none. `mask` has the rows' weights, 1 by default.
+
+    >>> import numpy as np
+    >>> tasks = from_groups(np.zeros((6, 2)), np.arange(6.0), [[0, 2, 4, 5], [1, 3]], shots=3)
+    >>> drawn = tasks.draw(jax.random.key(0), jnp.array([1]), 5)
+    >>> sorted(tasks.fetch(jnp.array([1]), drawn).y[drawn >= 0].tolist())
+    [1.0, 3.0]
+    """
+    check_count("shots", shots)
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or not len(x):
+        raise DataError(f"x has shape {x.shape}, y {y.shape}: both must start with the same [rows]")
+    owned = [checked_rows(f"group {i}", mine, len(x)) for i, mine in enumerate(groups)]
+    if not owned:
+        raise DataError("groups must have one array of row numbers a group; given none")
+    weigh = jnp.ones(len(x), x.dtype) if weights is None else jnp.asarray(weights, x.dtype)
+    sizes = np.array([len(mine) for mine in owned])
+    start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
+    count, order = jnp.asarray(sizes, jnp.int32), jnp.asarray(np.concatenate(owned), jnp.int32)
+
+    def one(key: Key, n: Int[Array, ""], size: int) -> Int[Array, " size"]:
+        bits = jax.random.bits(key, (3,), jnp.uint32)
+        most = jnp.minimum(shots, n - 1)
+        s = jnp.where(most > 0, 1 + below(bits[0], jnp.maximum(most, 1)), 0)
+        place = jnp.arange(size, dtype=jnp.int32)
+        support, asked = place < shots, place - shots
+        if ordered:  # the first s, then any of the later ones
+            rows = jnp.where(support, place, s + shuffled(bits[1:], n - s, asked))
+        else:  # s rows of a shuffle, then the ones that follow them in it
+            rows = shuffled(bits[1:], n, jnp.where(support, place, s + asked))
+        return jnp.where(jnp.where(support, place < s, asked < n - s), rows, -1)
+
+    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
+        keys = jax.random.split(key, len(ids))
+        return jax.vmap(lambda key, n: one(key, n, size))(keys, count[ids])
+
+    def fetch(ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_size"]) -> Batch:
+        first = start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+        at = order[first + jnp.maximum(samples, 0)]  # padding repeats the first row
+        return Batch(x[at], y[at], jnp.where(samples >= 0, weigh[at], 0))
+
+    return Tasks(len(sizes), draw, fetch, None, int(sizes.min()), sizes=lambda ids: count[ids])
