@@ -52,8 +52,9 @@ def measure(name: str, seed: int, cache: Path, models: list[str]) -> Scores:
 
 
 def mean(rows: list[Scores], model: str, what: str) -> float:
-    found = [row[model][what] for row in rows if model in row and what in row[model]]
-    return float(np.mean(found)) if found else math.nan
+    """Over all splits, or not a number where one is missing."""
+    found = [row.get(model, {}).get(what, math.nan) for row in rows]
+    return float(np.mean(found))
 
 
 def block(title: str, names: list[str], all_rows: dict[str, list[Scores]], what: str) -> list[str]:
@@ -70,18 +71,18 @@ def block(title: str, names: list[str], all_rows: dict[str, list[Scores]], what:
 def ratios(names: list[str], all_rows: dict[str, list[Scores]]) -> list[str]:
     """Ours over a rival's, table by table, and the geometric mean."""
     loss = lambda name, model: mean(all_rows[name], model, "loss")
-    best = {
-        name: min(RIVALS, key=lambda m, n=name: np.nan_to_num(loss(n, m), nan=9)) for name in names
-    }
-    against = {"the best rival of each table": best}
+    rival = lambda name: min(RIVALS, key=lambda model: np.nan_to_num(loss(name, model), nan=np.inf))
+    against = {"the best rival of each table": {name: rival(name) for name in names}}
     for model in ("GPBoost", "mixed model", "moml, one for all"):
-        against[model] = dict.fromkeys(names, model)
+        there = [name for name in names if not math.isnan(loss(name, model))]
+        against[model] = dict.fromkeys(there, model)
     lines = []
-    for title, rival in against.items():
-        each = {name: loss(name, "moml") / loss(name, rival[name]) for name in names}
-        overall = math.exp(np.mean(np.log(list(each.values()))))
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in each.items())
-        lines.append(f"ratio of moml to {title}: {overall:.3f}  ({shown})")
+    for title, rivals in against.items():
+        each = {name: loss(name, "moml") / loss(name, model) for name, model in rivals.items()}
+        if each:
+            overall = math.exp(np.mean(np.log(list(each.values()))))
+            shown = ", ".join(f"{name} {value:.3f}" for name, value in each.items())
+            lines.append(f"ratio of moml to {title}: {overall:.3f}  ({shown})")
     return [*lines, ""]
 
 

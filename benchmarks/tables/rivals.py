@@ -5,6 +5,7 @@ may look at all rows of the training groups, at the support rows of the held-out
 choose its settings, at the validation groups' query rows.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -158,10 +159,18 @@ def _at(s: Split, rows: np.ndarray, slopes: list[int]) -> dict[str, Any]:
     return {"group_data_pred": s.group[rows]} | more
 
 
+def _fixed(s: Split) -> Callable[[np.ndarray], np.ndarray]:
+    """Intercept and inputs, without the columns that follow from those before them."""
+    design = lambda at: np.column_stack([np.ones(len(at)), s.x[at]]).astype(float)
+    known = design(_flat(s.train))
+    independent = np.abs(np.diag(np.linalg.qr(known)[1])) > 1e-4 * math.sqrt(len(known))
+    return lambda at: design(at)[:, independent]
+
+
 def mixed(s: Split) -> np.ndarray:
     """A linear mixed model, the best of three (and, correlated slopes, of statsmodels')."""
     rows, val, test = _known(s), _flat(s.valid.query), _flat(s.test.query)
-    fixed = lambda at: np.column_stack([np.ones(len(at)), s.x[at]]).astype(float)
+    fixed = _fixed(s)
 
     def each() -> Iterator[tuple[float, np.ndarray]]:
         for slopes in _slopes(s):
@@ -208,9 +217,7 @@ def gpboost(s: Split) -> np.ndarray:
         for slopes in _slopes(s)[:2]:
             for leaves in (4, 8, 16):
                 model = _random(s, rows, slopes)
-                model.set_prediction_data(
-                    **{k.replace("_pred", "_pred"): v for k, v in _at(s, val, slopes).items()}
-                )
+                model.set_prediction_data(**_at(s, val, slopes))
                 settings = {
                     "objective": "regression" if s.classes is None else "binary",
                     "num_leaves": leaves, "learning_rate": RATE, "min_data_in_leaf": 20,

@@ -75,9 +75,9 @@ def test_of_one_task_as_of_many(model):
 
 def test_the_same_seed_gives_the_same_model(model):
     short = QUICK | {"iterations": 20, "kinds": ["summary"]}
-    one, again, other = (fit_groups(X, Y, TRAIN, seed=seed, **short) for seed in (0, 0, 1))
+    one, again = (fit_groups(X, Y, TRAIN, **short) for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, one.metas, again.metas)
-    assert one.held_out == again.held_out == model.held_out != other.held_out
+    assert one.held_out == again.held_out == model.held_out
     assert len(model.held_out) == round(180 / 7)
 
 
