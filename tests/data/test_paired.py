@@ -60,7 +60,7 @@ def test_by_default_halves_are_as_large_as_can_be(each, clients, unseen, seed):
 
 
 @quick
-@given(st.integers(2, 30), st.floats(0.05, 50), st.integers(0, 1), st.integers(0, 99))
+@given(st.integers(2, 30), st.floats(0.5, 50), st.integers(0, 1), st.integers(0, 99))
 def test_shares_of_a_class_are_the_same_in_both_parts(clients, alpha, unseen, seed):
     rows = dirichlet(Y, clients, alpha, seed, least=40)
     split = paired_shares(Y, Z, rows, unseen, seed)

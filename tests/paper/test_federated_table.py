@@ -16,8 +16,9 @@ from moml.paper.federated import picked, rows_of, run_cell, scores_of
 from moml.paper.federated_cells import Cell, cells, compose, decays_twice, rounds_in, with_quirks
 from moml.paper.federated_data import drawn, half, problem_of
 from moml.paper.federated_protocols import GRIDS, PRINTED, PROTOCOLS
-from moml.paper.federated_score import Clients, metrics_of, reading, scorer
+from moml.paper.federated_score import reading, scorer
 from moml.paper.released_federated import bare_mlp, builder, stale_pfedme
+from moml.run.client_scores import figures
 from moml.tasks.sampler import draw, fetch
 from moml.types import Batch, Hyper, Task, Visit
 
@@ -241,7 +242,7 @@ def test_a_tuned_choice_never_looks_at_what_is_reported():
 
 def test_the_worst_tenth_and_the_spread():
     after = np.array([[*range(20)]], float)
-    found = metrics_of(Clients(after / 2, after))
+    found = figures(after / 2, after)
     assert {name: float(value[0]) for name, value in found.items()} == {
         "accuracy": 9.5, "accuracy_before": 4.75, "worst_decile": 0.5,
         "spread": pytest.approx(after.std()),

@@ -51,8 +51,8 @@ def count_as_whole(root, setitem):
 
 SMALL = Clients("mnist", n=6, unseen=2, a=8, hidden=(3,))
 TINY = replace(
-    STARTS["mnist-clients"], problem=SMALL, iterations=12, k=2, shots=3, tasks_per_step=3,
-    test_steps=2, log_every=4, score_every=4, alpha=0.1, local_steps=2,
+    STARTS["mnist-clients"], problem=SMALL, method="localmoml", iterations=12, k=2, shots=3,
+    tasks_per_step=3, eta=0.005, test_steps=2, log_every=4, score_every=4, alpha=0.1, local_steps=2,
 )  # fmt: skip
 LATE = replace(TINY, carried=True, dropout=0.4, straggle=0.5, save_seconds=0.0, keep=9)
 SIZE = 8 * (784 * 3 + 3 + 3 * 10 + 10)  # bytes of the model, in double precision

@@ -91,7 +91,8 @@ def configs(draw):
     name = draw(st.sampled_from(sorted(set(RECIPES) - classifies)))
     recipe = RECIPES[name]
     tasks = st.integers(1, problem["n"])
-    if kind == "episodes" and not {"eager", "carried"} & set(recipe.takes):
+    remembers = name == "ditto" or {"eager", "carried"} & set(recipe.takes)
+    if kind == "episodes" and not remembers:
         problem["n"] = draw(st.none() | st.just(problem["n"]))
     log_every = draw(st.integers(1, 10_000))
     carried = draw(st.none() | st.booleans())

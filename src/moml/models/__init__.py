@@ -9,3 +9,4 @@ from moml.models.losses import mse as mse
 from moml.models.networks import Model as Model
 from moml.models.networks import from_equinox as from_equinox
 from moml.models.networks import mlp as mlp
+from moml.models.networks import shifted as shifted

@@ -66,6 +66,22 @@ def mlp(*sizes: int, activation: Callable = jax.nn.relu) -> Model:
     )
 
 
+def shifted(net: Model, mean: float, std: float) -> Model:
+    """The same network, given (x - mean) / std.
+
+    >>> import jax.numpy as jnp
+    >>> net = Model(lambda key: 2.0, lambda w, x: w * x)
+    >>> shifted(net, 1.0, 0.5).predict(2.0, jnp.array([1.0, 2.0])).tolist()
+    [0.0, 4.0]
+    """
+    inner = net.features
+    return Model(
+        net.init,
+        lambda params, x: net.predict(params, (x - mean) / std),
+        None if inner is None else lambda params, x: inner(params, (x - mean) / std),
+    )
+
+
 def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)
 

@@ -14,7 +14,8 @@ from moml.algorithms.schedule import constant
 from moml.paper.federated_cells import Cell, compose, decays_twice, rounds_in, with_quirks
 from moml.paper.federated_data import Drawn, Pool, Problem, drawn, half
 from moml.paper.federated_protocols import ALPHA, BETA, ETA, GRIDS, TEST_STEPS, Protocol
-from moml.paper.federated_score import Clients, Curves, metrics_of, reading, scorer
+from moml.paper.federated_score import Clients, Curves, reading, scorer
+from moml.run.client_scores import figures
 from moml.run.sweep import mean_of_seeds, sweep
 from moml.run.train import init_key
 from moml.runtime.account import cost
@@ -153,11 +154,11 @@ def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
     }
 
 
-def metrics_of_outcome(outcome: Outcome) -> dict[str, Float[np.ndarray, " seeds"]]:
+def metrics_of(outcome: Outcome) -> dict[str, Float[np.ndarray, " seeds"]]:
     """All figures of a cell, one number a seed."""
-    metrics = metrics_of(outcome.seen)
+    metrics = figures(*outcome.seen)
     if outcome.unseen is not None:
-        found = metrics_of(outcome.unseen)
+        found = figures(*outcome.unseen)
         metrics |= {f"{name}_unseen": values for name, values in found.items()}
     return metrics
 
@@ -172,7 +173,7 @@ def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
     used = {name: value for name, value in outcome.settings[0].items() if name != "seed"}
     setting = axes | used if outcome.rounds else axes | {"alpha": used["alpha"]}
     rows = []
-    for name, values in metrics_of_outcome(outcome).items():
+    for name, values in metrics_of(outcome).items():
         lost = outcome.lost | ~np.isfinite(values)
         mean, std = mean_of_seeds(values, lost)
         printed = cell.printed if name == "accuracy" else (None, None)

@@ -11,7 +11,7 @@ from moml.data.images import Images, by_group
 from moml.data.partition import half_and_half
 from moml.data.sets import load
 from moml.errors import DataError
-from moml.models import Model, cross_entropy, mlp
+from moml.models import Model, cross_entropy, mlp, shifted
 from moml.paper.federated_protocols import (
     CLIENTS,
     HIDDEN,
@@ -85,11 +85,6 @@ def problem_of(train: Images, test: Images, name: str, p: Protocol) -> Problem:
         net=net,
         loss=cross_entropy(net.predict),
     )
-
-
-def shifted(net: Model, mean: float, std: float) -> Model:
-    """A network that is given (x - mean) / std: two numbers that the clients agree on once."""
-    return Model(net.init, lambda params, x: net.predict(params, (x - mean) / std))
 
 
 def _kept(images: Images, rows: Rows) -> tuple[Images, Rows]:

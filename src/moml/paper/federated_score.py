@@ -97,19 +97,3 @@ def reading(curves: Curves, steps: int | None) -> Clients:
     """Before, and after so many steps of fine-tuning; None: the mean over all steps."""
     after = curves[..., 1:].mean(axis=-1) if steps is None else curves[..., steps]
     return Clients(curves[..., 0], after)
-
-
-def metrics_of(clients: Clients) -> dict[str, Float[np.ndarray, " seeds"]]:
-    """Each seed's figures: means before and after, mean of the worst tenth, spread over clients.
-
-    >>> ten = np.arange(10.0)[None]
-    >>> {name: float(value[0]) for name, value in metrics_of(Clients(0 * ten, ten)).items()}
-    {'accuracy': 4.5, 'accuracy_before': 0.0, 'worst_decile': 0.0, 'spread': 2.8722813232690143}
-    """
-    worst = max(1, clients.after.shape[1] // 10)
-    return {
-        "accuracy": clients.after.mean(axis=1),
-        "accuracy_before": clients.before.mean(axis=1),
-        "worst_decile": np.sort(clients.after, axis=1)[:, :worst].mean(axis=1),
-        "spread": clients.after.std(axis=1),
-    }

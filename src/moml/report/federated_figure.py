@@ -56,11 +56,13 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     }
     if not any("stopped" in row["setting"] for row in rows):
         together.pop("stop steps")
-    lost = ["lost"] if any(row["lost"] for row in rows) else []
-    for name in (*together, "ours", "printed", *(EXTRA[name] for name in extra), *lost):
+    for name in (*together, "ours", "printed", *(EXTRA[name] for name in extra)):
         table.add_column(name, justify="right", no_wrap=True)
     pair = lambda mean, std: "-" if mean is None else f"{mean:.1f} ± {std:.1f}"
     one = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f}"
+    ours = lambda row: (
+        f"{one(row)}, {row['lost']} lost" if row["lost"] else pair(row["mean"], row["std"])
+    )
     number = lambda value: "-" if value is None else f"{value:g}"
     cell_of = lambda row: (row["method"], *(row["setting"][name] for name in ("k", "h", "clients")))
     by_metric = {(*cell_of(row), row["metric"]): row for row in rows}
@@ -69,10 +71,9 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
         table.add_row(
             row["method"],
             *(" ".join(number(setting.get(n)) for n in names) for names in together.values()),
-            pair(row["mean"], row["std"]),
+            ours(row),
             pair(row["paper_mean"], row["paper_std"]),
             *(one(by_metric.get((*cell_of(row), name), {"mean": None})) for name in extra),
-            *(str(row["lost"]) for _ in lost),
         )
     console().print(table)
 

@@ -149,11 +149,13 @@ _FEW_SHOT = Config(
 )
 _CLIENTS = Config(
     Clients(a=68),  # the paper's
-    method="localmoml",
+    method="per-fedavg",  # with k = shots a memory does not pay
     iterations=20_000,
+    eta=0.03,
     k=5,
     tasks_per_step=10,
     shots=5,
+    test_steps=1,
     log_every=500,
     score_every=5_000,
 )
