@@ -1,5 +1,7 @@
 """A table of users who differ in level and slope, for the tests of the commands."""
 
+import equinox as eqx
+import jax
 import numpy as np
 
 from moml.data.table_write import write_table
@@ -29,3 +31,8 @@ def written(folder, name: str, columns: dict[str, np.ndarray]):
     """A file of the columns."""
     write_table(columns, folder / name)
     return folder / name
+
+
+def build(inputs: int, outputs: int, key):
+    """A network of one's own."""
+    return eqx.nn.MLP(inputs, outputs, 8, 1, activation=jax.nn.tanh, key=key)

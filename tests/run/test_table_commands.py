@@ -55,7 +55,8 @@ def quick():
     name = "jax_disable_most_optimizations"
     before = jax.config.read(name)
     jax.config.update(name, True)
-    kinds = lambda shape: ("steps",) if shape.classes else ("head",)
+    one = lambda shape: "own" if shape.build else "steps" if shape.classes else "head"
+    kinds = lambda shape: (one(shape),)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_fit, "candidates", kinds)
         yield
@@ -375,6 +376,24 @@ def test_classes_have_labels_and_probabilities(tmp_path, capsys):
     capsys.readouterr()
     assert "is a class" in refused(capsys, "predict", tmp_path / "run", *words)
     assert not (tmp_path / "other.csv").exists()
+
+
+def test_a_network_of_ones_own_is_named_again(table, tmp_path, capsys):
+    words = ["--data", table, "--task", "user", "--target", "y", "--shots", "2", *SMALL]
+    named = ["--model", "tests.run.small_table:build"]
+    moml("train", *words, *named, "--out", tmp_path / "run")
+    capsys.readouterr()
+    asked = ["--data", table, "--out", tmp_path / "out.csv"]
+    said = refused(capsys, "predict", tmp_path / "run", *asked)
+    assert "has the network tests.run.small_table:build" in said
+    moml("predict", tmp_path / "run", *asked, *named)
+    off = column(tmp_path / "out.csv", "prediction") - column(table, "y")
+    assert np.sqrt((off**2).mean()) < column(table, "y").std()
+    moml("adapt", tmp_path / "run", "--data", table, "--out", tmp_path / "models", *named)
+    moml("predict", tmp_path / "models", *asked[:2], "--out", tmp_path / "later.csv", *named)
+    later = column(tmp_path / "later.csv", "prediction")
+    assert np.isfinite(later).all()
+    assert np.abs(later - column(tmp_path / "out.csv", "prediction")).max() > 1e-3
 
 
 def _steps_go_on(run, file):

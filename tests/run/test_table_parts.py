@@ -9,7 +9,7 @@ from moml.run.arrays import filled, named_leaves, read_arrays, write_arrays, wri
 from moml.run.build import load_build
 from moml.run.intervals import around, bounds
 from moml.run.table_rivals import learn_rivals
-from moml.run.table_score import parted
+from moml.run.table_score import _mean, parted
 
 ARRAYS = {
     "a/weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -108,3 +108,11 @@ def test_the_penalty_is_the_one_that_training_tasks_like():
 def test_names_of_no_function_are_refused(name, said):
     with pytest.raises(ConfigError, match=said):
         load_build(name)
+
+
+def test_rows_weigh_in_the_scores_and_tasks_in_their_spread():
+    errors, weigh = np.array([4.0, 16.0, 1.0, 9.0]), np.array([3.0, 1.0, 0.0, 0.0])
+    scored = _mean("rmse", errors, weigh, np.array([0, 0, 1, 1]))
+    assert scored == {"mean": 7.0**0.5, "std": 0.0, "tasks": 1, "rows": 4}
+    scored = _mean("accuracy", errors, np.ones(4), np.array([0, 0, 1, 1]))
+    assert scored == {"mean": 7.5, "std": 2.5, "tasks": 2, "rows": 4}

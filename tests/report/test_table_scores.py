@@ -1,0 +1,40 @@
+import pytest
+
+from moml.report.table_scores import print_scores, verdict
+
+MODELS = ("personal", "pooled", "per-task", "shrunken-mean")
+
+
+def rows(metric, before, after):
+    """Scores before adaptation and after 3 rows, in the order of MODELS."""
+    rest = {"std": 0.1, "tasks": 1, "rows": 1200}
+    return [
+        {"model": model, "shots": k, "metric": metric, "mean": mean} | rest
+        for k, means in ((0, before), (3, after))
+        for model, mean in zip(MODELS, means, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "after, said",
+    [
+        ((0.5, 0.9, 0.8, 0.7), "personalisation pays: rmse 0.5 after 3 rows, 0.9 without any"),
+        ((0.895, 0.9, 0.8, 0.7), "personalisation does not pay on this table: rmse 0.895"),
+        ((0.8, 0.9, 0.9, 0.7), "without any; but shrunken-mean alone has 0.7"),
+    ],
+)
+def test_it_is_said_whether_personalisation_pays(after, said):
+    assert said in verdict(rows("rmse", (1.0, 0.9, 1.2, 1.2), after))
+
+
+def test_classes_are_judged_by_their_log_loss():
+    both = rows("accuracy", (50.0, 50.0, 40.0, 40.0), (90.0, 50.0, 60.0, 60.0))
+    both += rows("log_loss", (0.6, 0.6, 0.7, 0.7), (0.7, 0.6, 0.8, 0.8))
+    assert verdict(both).startswith("personalisation does not pay on this table: log loss 0.7")
+
+
+def test_a_table_has_a_line_a_model(capsys):
+    print_scores(rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.5, 0.9, 0.8, 0.7)), "y")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "rmse of y by known rows: 1 held-out task, 1,200 rows"
+    assert [line.split()[1] for line in lines if line.startswith("│")] == list(MODELS)
