@@ -17,7 +17,8 @@ class Train:
     """Train one model in a folder that survives: `moml resume RUN` goes on after any end.
 
     `moml train --print-config NAME` writes the complete file of a starting point.
-    `moml train --data FILE --task COLUMN --target COLUMN --out RUN` learns from your own table.
+    `moml train --data FILE --task COLUMN --target COLUMN --out RUN` learns from your own table;
+    its options are listed by `moml train --data --help`.
     """
 
     out: Path

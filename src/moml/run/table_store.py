@@ -84,7 +84,7 @@ def building(out: Path) -> Iterator[Path]:
         os.rename(partial, place)
         sync_folder(place.parent)
     except OSError as error:
-        raise ConfigError(f"cannot write {out}: {error.strerror}") from error
+        raise ConfigError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -227,7 +227,8 @@ def _known(folder: Path, model: TableModel) -> Known:
         files = [folder / told["file"] for told in index.values()]
 
         def read(which: np.ndarray) -> Own:
-            found = [filled(like, read_arrays(files[i])) for i in which]
+            load = lambda file: jax.tree.map(np.array, filled(like, read_arrays(file)))
+            found = [load(files[i]) for i in which]
             return Own(**jax.tree.map(lambda *leaves: np.stack(leaves), *found))
 
         rows = np.array([told["rows"] for told in index.values()], int)
