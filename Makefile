@@ -56,4 +56,4 @@ clean:
 	$(PIP) --editable ".[report]" torch==2.13.0 pyarrow && touch $@
 
 .venv/.bench-tables: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[bench]" && touch $@
+	$(PIP) --editable ".[bench,table]" && touch $@

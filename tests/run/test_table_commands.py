@@ -19,7 +19,7 @@ from tests.run.processes import begun, cache  # noqa: F401
 from tests.run.small_table import some, users, written
 
 MODELS = ["personal", "pooled", "per-task", "shrunken-mean"]
-SMALL = ["--iterations", "60", "--members", "1"]
+SMALL = ["--iterations", "60", "--members", "1", "--no-refit"]
 
 
 def moml(*words):
@@ -69,6 +69,21 @@ def run(folder, table, quick):
     words = ["--data", table, "--task", "user", "--target", "y", "--order", "day"]
     moml("train", *words, "--shots", "4", *SMALL, "--out", folder / "run")
     return folder / "run"
+
+
+def test_the_kept_model_has_learned_from_all_tasks(run, table, tmp_path, capsys):
+    words = ["--data", table, "--task", "user", "--target", "y", "--order", "day", "--shots", "4"]
+    moml("train", *words, *SMALL[:-1], "--out", tmp_path / "whole")
+    assert "training again, on all 80 tasks" in capsys.readouterr().out
+    whole, part = load_table_run(tmp_path / "whole"), load_table_run(run)
+    assert whole.evaluation == part.evaluation  # of the model that had not seen those tasks
+    assert set(whole.about["trained"]) == set(part.about["trained"]) | set(part.about["held_out"])
+    assert set(part.about["trained"]).isdisjoint(part.about["held_out"])
+    leaves = lambda found: jax.tree.leaves(found.model.metas)
+    assert any(not np.array_equal(a, b) for a, b in zip(leaves(whole), leaves(part), strict=False))
+    assert "that training has not seen" in refused(
+        capsys, "evaluate", tmp_path / "whole", "--data", table
+    )
 
 
 def column(path, name):

@@ -38,7 +38,9 @@ class Train:
     shots: int | None = None
     """Rows that a new task will bring; by default half of what tasks have, at most 10."""
     hold_out: float = 0.2
-    """Share of the tasks that are scored on and not learned from."""
+    """Share of the tasks that are scored on by a model that has not learned from them."""
+    refit: bool = True
+    """Train once more after that, on all tasks, if they are at most 5,000: that model is kept."""
     members: int = 3
     """Networks of each kind that are averaged."""
     iterations: int | None = None
@@ -120,6 +122,7 @@ def train(arguments: Sequence[str]) -> None:
         members=command.members,
         iterations=command.iterations,
         seed=command.seed,
+        refit=command.refit,
         model=command.model,
         progress=True,
         say=lambda line: print(line, flush=True),

@@ -224,7 +224,7 @@ def _known(folder: Path, model: TableModel) -> Known:
     like = {"summary": 0, "own": each}
     if (folder / "index.json").exists():
         index = _json(folder / "index.json")
-        files = [folder / told["file"] for told in index.values()]
+        files = [folder / "tasks" / Path(told["file"]).name for told in index.values()]
 
         def read(which: np.ndarray) -> Own:
             load = lambda file: jax.tree.map(np.array, filled(like, read_arrays(file)))

@@ -29,6 +29,7 @@ from moml.run.table_store import (
 )
 
 SHOTS = 10  # at most, where nothing is said
+FEW = 5_000  # tasks; with more of them a fifth teaches little that the others do not
 MISSING = ("impute", "refuse")
 
 
@@ -49,6 +50,7 @@ def train_table(
     members: int = 3,
     iterations: int | None = None,
     seed: int = 0,
+    refit: bool = True,
     model: str | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
@@ -56,8 +58,10 @@ def train_table(
     """Learn from a table's tasks, score on held-out ones, and leave a run in the folder `out`.
 
     `task` is the column that says whose row it is, `order` one by which a task's earlier rows are
-    known before its later ones. A new task will bring `shots` rows. `model`, module:function, is a
-    network of your own. `say` is given lines that tell what was understood of the table.
+    known before its later ones. A new task will bring `shots` rows. With `refit` the model that is
+    kept is trained once more, on all tasks, where there are few; the scores are those of the first
+    one. `model`, module:function, is a network of your own. `say` is given lines that tell what was
+    understood of the table.
     """
     out = free_place(out)
     check_count("members", members)
@@ -98,14 +102,16 @@ def train_table(
     every = groups.lists()
     seen, new = [every[i] for i in parts.train], [every[i] for i in parts.held]
 
-    def fit(kinds: Sequence[str] | None, build: Build | None = None) -> TableModel:
+    def fit(
+        some: Sequence[Any], kinds: Sequence[str] | None = None, build: Build | None = None
+    ) -> TableModel:
         return fit_groups(
-            x, y, seen, shots=shots, ordered=order is not None, weights=weigh,
+            x, y, some, shots=shots, ordered=order is not None, weights=weigh,
             classes=len(columns.target.classes) or None, members=members, iterations=iterations,
             kinds=kinds, build=build, seed=seed, progress=progress,
         )  # fmt: skip
 
-    personal, pooled = fit(None, build), fit(["pooled"])
+    personal, pooled = fit(seen, None, build), fit(seen, ["pooled"])
     models = {"personal": personal, "pooled": pooled}
     cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
     rivals = rivals_of(personal, x, y, seen, seed)
@@ -113,14 +119,18 @@ def train_table(
         models, cold, rivals, columns.target, x, y, new,
         weights=weigh, seed=seed, progress=progress,
     )  # fmt: skip
+    trained = list(parts.train)
+    if refit and len(every) <= FEW:
+        say(f"training again, on all {len(every):,} tasks")
+        models["personal"], trained = fit(every, None, build), list(range(len(every)))
     about = {
         "task": task, "target": target, "order": order, "weight": weight, "shots": shots,
         "seed": seed, "held_out": [groups.ids[i] for i in parts.held],
-        "trained": [groups.ids[i] for i in parts.train], "model": model, "cold": cold,
+        "trained": [groups.ids[i] for i in trained], "model": model, "cold": cold,
     }  # fmt: skip
     with building(out) as folder:
         write_model(folder, about, columns, models, rivals, scored.residuals, scored.rows)
-        blocks = _personal(personal, x, y, every, progress)
+        blocks = _personal(models["personal"], x, y, every, progress)
         write_tasks(folder, groups.ids, groups.sizes.tolist(), blocks)
     return load_table_run(out, model)
 
