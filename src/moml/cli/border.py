@@ -13,11 +13,18 @@ def places(out: Path, json: Path | None) -> tuple[Path, Path]:
 
     pyplot()  # a missing matplotlib is said before the work, not after it
     folder = writable_folder(out)
-    rows = folder / "rows.json" if json is None else json
-    writable_folder(rows.parent)
-    if rows.is_dir():
-        raise ConfigError(f"{rows} is a folder; give a file for the rows")
-    return folder, rows
+    return folder, rows_file(json) or folder / "rows.json"
+
+
+def rows_file(path: Path | None) -> Path | None:
+    """A file for rows that can be written, where one is asked for."""
+    from moml.run.files import writable_folder
+
+    if path is not None:
+        writable_folder(path.parent)
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder; give a file for the rows")
+    return path
 
 
 def some(name: str, values: list[Any] | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tyro
 
+from moml.cli.border import rows_file
 from moml.cli.configured import parse
 from moml.errors import ConfigError
 
@@ -93,16 +94,6 @@ class _Nothing:
     """The complete file of a configuration."""
 
 
-def _rows_file(path: Path | None) -> Path | None:
-    from moml.run.files import writable_folder
-
-    if path is not None:
-        writable_folder(path.parent)
-        if path.is_dir():
-            raise ConfigError(f"{path} is a folder; give a file for the rows")
-    return path
-
-
 def _report(
     rows: list[dict], title: str, file: Path | None, folder: Path, spent: dict | None = None
 ) -> None:
@@ -129,7 +120,7 @@ def train(arguments: Sequence[str]) -> None:
         print(dump(config), end="")
         return
     config, own = parse(arguments, "moml train", Train)
-    file = _rows_file(own.json)
+    file = rows_file(own.json)
     began = time.monotonic()
     config, job = runs.train(config, own.out, progress=True, board=own.tensorboard)
     row = runs.last_row(config, job, own.out, time.monotonic() - began)
@@ -141,7 +132,7 @@ def sweep(arguments: Sequence[str]) -> None:
     from moml.run.sweeps import grid_from, sweep_run
 
     config, own = parse(arguments, "moml sweep", Sweep)
-    grid, file = grid_from(own.grid), _rows_file(own.json) or own.out / "rows.json"
+    grid, file = grid_from(own.grid), rows_file(own.json) or own.out / "rows.json"
     if own.memory_gb is not None and not own.memory_gb > 0:
         raise ConfigError(f"memory_gb must be above 0; given {own.memory_gb:g}")
     memory = None if own.memory_gb is None else 1e9 * own.memory_gb
@@ -153,7 +144,7 @@ def resume(command: Resume) -> None:
     """Go on with a run or a sweep."""
     from moml.run import runs, sweeps
 
-    file = _rows_file(command.json)
+    file = rows_file(command.json)
     record, _ = runs.record_of(command.run)
     began = time.monotonic()
     if "grid" in record:
@@ -173,7 +164,7 @@ def score(command: Score) -> None:
     """Score a run's model."""
     from moml.run.score import score as scored
 
-    file = _rows_file(command.json)
+    file = rows_file(command.json)
     config, rows = scored(
         command.run,
         shots=command.shots,

@@ -7,8 +7,7 @@ from typing import Literal
 
 import tyro
 
-from moml.cli.border import some
-from moml.errors import ConfigError
+from moml.cli.border import rows_file, some
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def train(arguments: Sequence[str]) -> None:
     from moml.run.tables import train_table
 
     command = tyro.cli(Train, args=arguments, prog="moml train")
-    file = _rows_file(command.json)
+    file = rows_file(command.json)
     some("inputs", command.inputs)
     run = train_table(
         command.data,
@@ -135,7 +134,7 @@ def evaluate(command: Evaluate) -> None:
     """Print the scores of a run."""
     from moml.run.tables import evaluate_table, load_table_run
 
-    file = _rows_file(command.json)
+    file = rows_file(command.json)
     run = load_table_run(command.run, command.model)
     _report(evaluate_table(run, command.data, progress=True), run.about["target"], file)
 
@@ -165,16 +164,6 @@ def adapt(command: Adapt) -> None:
         load_table_run(command.run, command.model), command.data, command.out, progress=True
     )
     print(f"{len(made.known.place):,} personal models: {command.out}")
-
-
-def _rows_file(path: Path | None) -> Path | None:
-    from moml.run.files import writable_folder
-
-    if path is not None:
-        if path.is_dir():
-            raise ConfigError(f"{path} is a folder; give a file for the rows")
-        writable_folder(path.parent)
-    return path
 
 
 def _report(rows: list[dict], target: str, file: Path | None) -> None:

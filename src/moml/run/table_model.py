@@ -1,6 +1,6 @@
 """A trained table model: from the rows that are known of a task to its predictions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 from moml.algorithms.summary import Summed
 from moml.algorithms.table import BOUND, Shape, parts
 from moml.models.table import Knots
+from moml.tasks.clients import buckets
 from moml.types import Batch, Hyper, Meta
 
 CHUNK = 1024  # tasks or rows side by side
@@ -39,20 +40,8 @@ class TableModel:
     def personal(self, x: Any, y: Any, groups: Sequence[Any]) -> Own:
         """What is personal to each group, from its rows groups[i] of x and y; there may be none."""
         x, y = as_input(x), as_target(self.shape, y)
-        sizes = np.array([len(rows) for rows in groups], int)
-        width = 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(int)
-        found: list[Any] = []
-        order: list[np.ndarray] = []
-        for w in np.unique(width):
-            every = np.flatnonzero(width == w)
-            for some in np.split(every, range(CHUNK, len(every), CHUNK)):
-                n = len(some)
-                batch = padded(x, y, [groups[i] for i in some], int(w), _round(n))
-                own = _adapt(self.shape, tuple(self.metas))(self.knots, self.metas, batch)
-                found.append(jax.tree.map(lambda leaf, n=n: np.asarray(leaf[:n]), own))
-                order.append(some)
-        back = np.argsort(np.concatenate(order))
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[back], *found)
+        adapt = _adapt(self.shape, tuple(self.metas))
+        return by_size(x, y, groups, lambda some, batch: adapt(self.knots, self.metas, batch))
 
     def answers(self, own: Own, which: Any, x: Any) -> np.ndarray:
         """Predictions for rows x: row i belongs to task which[i] of `own`.
@@ -66,7 +55,7 @@ class TableModel:
             rows = x[at : at + CHUNK]
             n = len(rows)
             fill = lambda leaf, n=n: np.concatenate(
-                [leaf, np.repeat(leaf[:1], _round(n) - n, axis=0)]
+                [leaf, np.repeat(leaf[:1], power(n) - n, axis=0)]
             )
             mine, rows = jax.tree.map(fill, (mine, rows))
             answer = _answer(self.shape, tuple(self.metas))
@@ -102,7 +91,27 @@ def padded(x: np.ndarray, y: np.ndarray, groups: Sequence[Any], width: int, n: i
     return Batch(x[at], y[at], mask)
 
 
-def _round(n: int) -> int:
+def by_size(
+    x: np.ndarray, y: np.ndarray, groups: Sequence[Any], run: Callable[[np.ndarray, Batch], Any]
+) -> Any:
+    """`run(tasks, their rows)` for some tasks of like size at a time; its results in their order.
+
+    A batch has empty tasks at its end up to a power of two.
+    """
+    sizes = np.maximum([len(rows) for rows in groups], 1)
+    found: list[Any] = []
+    order: list[np.ndarray] = []
+    for every in buckets(sizes):
+        width = power(int(sizes[every].max()))
+        for some in np.split(every, range(CHUNK, len(every), CHUNK)):
+            done = run(some, padded(x, y, [groups[i] for i in some], width, power(len(some))))
+            found.append(jax.tree.map(lambda leaf, n=some.size: np.asarray(leaf[:n]), done))
+            order.append(some)
+    back = np.argsort(np.concatenate(order))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[back], *found)
+
+
+def power(n: int) -> int:
     """The next power of two: few shapes, few compilations."""
     return 1 << max(0, n - 1).bit_length()
 

@@ -6,7 +6,7 @@ their mean as the new ones lie about theirs. Gradient steps start from the kept 
 small as after so many rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from moml.algorithms.summary_merge import fields, mean_of, merged
 from moml.algorithms.table import Parts, Shape, parts, targets
 from moml.models.networks import Model
 from moml.models.table import BOUND, Knots, squash
-from moml.run.table_model import CHUNK, Own, TableModel, as_target, padded
+from moml.run.table_model import Own, TableModel, as_target, by_size
 from moml.types import Batch, Hyper, Meta, Personal
 
 
@@ -37,27 +37,13 @@ def extended(model: TableModel, own: Own, known: Any, x: Any, y: Any, groups: Se
     """What is personal to each task after further rows groups[i], of known[i] earlier ones."""
     x, y = np.asarray(x, jnp.result_type(float)), as_target(model.shape, y)
     update, known = _update(model.shape, tuple(model.metas)), np.asarray(known, x.dtype)
-    found, order = [], []
-    for some, width in _alike(groups):
-        size = 1 << max(0, some.size - 1).bit_length()
-        batch = padded(x, y, [groups[i] for i in some], width, size)
-        at = np.concatenate([some, np.repeat(some[:1], size - some.size)])
-        kept = jax.tree.map(lambda leaf, at=at: leaf[at], own)
-        new = update(model.knots, model.metas, kept, known[at], batch)
-        found.append(jax.tree.map(lambda leaf, n=some.size: np.asarray(leaf[:n]), new))
-        order.append(some)
-    back = np.argsort(np.concatenate(order))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[back], *found)
 
+    def go_on(some: np.ndarray, batch: Batch) -> Own:
+        at = np.concatenate([some, np.repeat(some[:1], len(batch.mask) - some.size)])
+        kept = jax.tree.map(lambda leaf: leaf[at], own)
+        return update(model.knots, model.metas, kept, known[at], batch)
 
-def _alike(groups: Sequence[Any]) -> Iterator[tuple[np.ndarray, int]]:
-    """Tasks of about the same number of rows, some at a time, and the width that fits them."""
-    sizes = np.maximum([len(rows) for rows in groups], 1)
-    width = 2 ** np.ceil(np.log2(sizes)).astype(int)
-    for w in np.unique(width):
-        every = np.flatnonzero(width == w)
-        for first in range(0, len(every), CHUNK):
-            yield every[first : first + CHUNK], int(w)
+    return by_size(x, y, groups, go_on)
 
 
 @cache

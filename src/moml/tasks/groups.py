@@ -18,7 +18,7 @@ STRIDES = 2**31 - np.array(
 )
 
 
-def shuffled(
+def strided(
     bits: UInt[Array, " 2"], n: Int[Array, ""], place: Int[Array, " size"]
 ) -> Int[Array, " size"]:
     """Different places below n give different rows below n: a random start, a random stride.
@@ -70,9 +70,9 @@ def from_groups(
         place = jnp.arange(size, dtype=jnp.int32)
         support, asked = place < shots, place - shots
         if ordered:  # the first s, then any of the later ones
-            rows = jnp.where(support, place, s + shuffled(bits[1:], n - s, asked))
+            rows = jnp.where(support, place, s + strided(bits[1:], n - s, asked))
         else:  # s rows of a shuffle, then the ones that follow them in it
-            rows = shuffled(bits[1:], n, jnp.where(support, place, s + asked))
+            rows = strided(bits[1:], n, jnp.where(support, place, s + asked))
         return jnp.where(jnp.where(support, place < s, asked < n - s), rows, -1)
 
     def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
