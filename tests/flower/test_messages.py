@@ -70,7 +70,9 @@ def changed(reply, arrays=None, metrics=None):
     content = RecordDict(dict(reply.content))
     if arrays is not None:
         old = reply.content["arrays"].to_numpy_ndarrays()
-        content["arrays"] = ArrayRecord(arrays(dict(zip(reply.content["arrays"], old))))
+        content["arrays"] = ArrayRecord(
+            arrays(dict(zip(reply.content["arrays"], old, strict=True)))
+        )
     if metrics is not None:
         content["metrics"] = MetricRecord(metrics(dict(reply.content["metrics"])))
     reply.content = content
@@ -122,7 +124,10 @@ BAD = {
     "fewer": (lambda r: changed(r, metrics=lambda m: {"loss": m["loss"]}), "metrics are not"),
     "loss": (lambda r: changed(r, metrics=lambda m: m | {"loss": math.nan}), "finite numbers"),
     "list": (lambda r: changed(r, metrics=lambda m: m | {"loss": [1.0]}), "finite numbers"),
-    "weight": (lambda r: changed(r, metrics=lambda m: m | {"num-examples": 10**9}), "counts itself"),
+    "weight": (
+        lambda r: changed(r, metrics=lambda m: m | {"num-examples": 10**9}),
+        "counts itself",
+    ),
     "silence": (lambda r: None, "no answer within 0.2 s"),
 }
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideAdaptiveClipping, FedAvg
 
 from moml.errors import ConfigError
 from moml.flower.client_app import app
@@ -11,7 +13,10 @@ from tests.flower.common import federated, nodes, serve, settings, small
 from tests.flower.grid import InProcess
 
 PLAIN = small(method="fedavg")
-FAINT = {"clipping-norm": 1e3, "noise-multiplier": 1e-12}  # nothing is clipped, no noise to speak of
+FAINT = {
+    "clipping-norm": 1e3,
+    "noise-multiplier": 1e-12,
+}  # nothing is clipped, no noise to speak of
 WHERE = ("server", "client", "local")
 
 
@@ -53,7 +58,9 @@ def test_epsilon_grows_by_the_round_and_survives_a_resume(where, tmp_path):
 
 def test_central_privacy_has_all_clients_or_no_release(tmp_path):
     deaf = lambda message, context: (
-        None if context.node_id == 101 and message.metadata.group_id == "2" else app(message, context)
+        None
+        if context.node_id == 101 and message.metadata.group_id == "2"
+        else app(message, context)
     )
     _, rows, _ = federated(PLAIN, tmp_path, app=deaf, privacy="server", timeout=0.2)
     assert [row["released"] for row in rows] == [True, False, True]
@@ -102,3 +109,22 @@ def test_clients_that_do_not_all_count_alike(name, tmp_path):
     config = small(method="fedavg", problem=Synthetic(n=6, samples=20), **faults)
     with pytest.raises(ConfigError, match=f"leave out {name}"):
         read(settings(config, tmp_path, privacy="server"))
+
+
+def test_flowers_adaptive_norm_still_runs_away():
+    """Why we do not offer it: without any noise the norm leaves the median, 1, on both sides."""
+    rng, sent = np.random.default_rng(0), ArrayRecord({"w": Array(np.zeros(4))})
+    for begin, away in [(0.5, lambda norm: norm < 0.5), (1.5, lambda norm: norm > 1.5)]:
+        wrapper = DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 0.0, 20, begin)
+        for number in range(5):
+            wrapper.current_arrays = sent
+            replies = []
+            for i in range(20):
+                step = rng.normal(size=4)
+                step *= (0.6 + 0.04 * i) / np.linalg.norm(step)
+                content = {"arrays": ArrayRecord({"w": Array(step)})}
+                content["metrics"] = MetricRecord({"num-examples": 1})
+                asked = Message(RecordDict(), i + 1, "train")
+                replies.append(Message(RecordDict(content), reply_to=asked))
+            wrapper.aggregate_train(number + 1, replies)
+        assert away(wrapper.clipping_norm)

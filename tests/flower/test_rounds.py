@@ -87,7 +87,9 @@ def test_of_two_nodes_with_one_partition_the_later_is_asked(tmp_path):
 
     grid = Joined(run, nodes(2) | {200: nodes(2)[101]})
     serve(grid, run)
-    asked = lambda number: {m.metadata.dst_node_id for m in grid.seen if m.metadata.group_id == number}
+    asked = lambda number: {
+        m.metadata.dst_node_id for m in grid.seen if m.metadata.group_id == number
+    }
     assert {100, 101} <= asked("1") and 200 not in asked("1")
     assert {100, 200} <= asked("2") and 101 not in asked("2")
 

@@ -147,5 +147,5 @@ def _privacy(given: Mapping[str, Any], config: Config) -> Privacy | None:
     delta = _positive("delta", given["delta"])
     if delta >= 1:
         raise ConfigError(f"delta must be below 1; given {delta:g}")
-    sizes = [_positive(name, given[name]) for name in ("clipping-norm", "noise-multiplier")]
-    return Privacy(where, *sizes, delta)
+    norm, noise = (_positive(name, given[name]) for name in ("clipping-norm", "noise-multiplier"))
+    return Privacy(where, norm, noise, delta)

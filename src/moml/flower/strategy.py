@@ -93,7 +93,7 @@ class Cohorts(FedAvg):
     def _content(
         self, arrays: ArrayRecord, config: ConfigRecord, server_round: int, tasks: list[int]
     ) -> RecordDict:
-        told = {
+        told: dict[str, Any] = {
             "server-round": server_round,
             "run": self.run,
             "tasks": tasks,
