@@ -166,7 +166,8 @@ def _filled(rows: Grouped) -> Grouped:
     if len(rows.x) >= SMALL:
         return rows
     more = lambda a: jnp.pad(a, [(0, power(len(a)) - len(a)), *[(0, 0)] * (a.ndim - 1)])
-    return Grouped(*map(more, rows[:4]), rows.start, rows.count)
+    x, y, weights, order, *rest = rows
+    return Grouped(more(x), more(y), more(weights), more(order), *rest)
 
 
 def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Method, list[float]]:
@@ -219,9 +220,7 @@ def _compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
 
     return Compiled(
         jax.jit(jax.vmap(first, (None, 0, 0, 0))),
-        jax.jit(
-            jax.vmap(run, (0, None, 0, None, 0, None)), static_argnums=5, donate_argnums=0
-        ),
+        jax.jit(jax.vmap(run, (0, None, 0, None, 0, None)), static_argnums=5, donate_argnums=0),
         jax.jit(jax.vmap(answers, (0, None, None))),
     )
 
@@ -237,7 +236,7 @@ def _train(
     progress: bool,
 ) -> list[tuple[dict[str, Any], Meta, np.ndarray]]:
     """Members of one kind side by side; of each the model that did best on held-out tasks."""
-    n = len(given.rows.count)
+    n = len(given.rows.size)
     steps = max(2000, math.ceil(n / 10)) if iterations is None else iterations
     some, done = _problem(kind, shape, shots, steps, given), _compiled(kind, shape, shots, steps)
     programs = Programs(

@@ -36,14 +36,14 @@ def below(bits: UInt[Array, ""], n: Int[Array, ""]) -> Int[Array, ""]:
 
 
 class Grouped(NamedTuple):
-    """Rows, and which of them are whose: group i owns order[start[i] : start[i] + count[i]]."""
+    """Rows, and which of them are whose: group i owns order[start[i] : start[i] + size[i]]."""
 
     x: Any
     y: Any
     weights: Any
     order: Int[Array, " owned"]
     start: Int[Array, " groups"]
-    count: Int[Array, " groups"]
+    size: Int[Array, " groups"]
 
 
 def from_groups(
@@ -64,7 +64,7 @@ def from_groups(
     """
     rows = grouped(x, y, groups, weights)
     tasks = drawn_from(rows, shots=shots, ordered=ordered)
-    return tasks._replace(least=int(np.min(rows.count)))
+    return tasks._replace(least=int(np.min(rows.size)))
 
 
 def grouped(x: Any, y: Any, groups: Sequence[Any], weights: Any = None) -> Grouped:
