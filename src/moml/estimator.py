@@ -14,7 +14,7 @@ from moml.errors import MomlError
 from moml.run.table_predict import labelled
 from moml.run.table_rows import fit_rows
 from moml.run.table_score import unadapted
-from moml.run.table_store import together
+from moml.run.table_store import TableRun, together
 from moml.run.table_train import check_missing
 from moml.run.tables import adapt_table, predict_table, train_table
 
@@ -72,7 +72,7 @@ class _Estimator(BaseEstimator):
         X is an array of numbers, or a frame with categories and dates among its columns. Without
         groups it is one pooled model, with a warning.
         """
-        columns, y = self._read(X, y, reset=True)
+        columns, y = self._read(X, reset=True, y=y)
         y = self._learn_target(y)
         weight = sample_weight
         if weight is not None:
@@ -93,7 +93,7 @@ class _Estimator(BaseEstimator):
     def _fit_groups(self, data: dict[str, Any], groups: Any, seed: int) -> None:
         columns, names = self._names
         check_consistent_length(data[names["target"]], groups)
-        self.run_ = train_table(
+        run = train_table(
             data | {names["group"]: _words(groups)},
             task=names["group"],
             target=names["target"],
@@ -111,7 +111,7 @@ class _Estimator(BaseEstimator):
             model=self.model,
             progress=self.progress,
         )
-        self.columns_, self.pooled_ = self.run_.columns, self.run_.models["pooled"]
+        self.run_, self.columns_, self.pooled_ = run, run.columns, run.models["pooled"]
 
     def _fit_pooled(self, data: dict[str, Any], _: None, seed: int) -> None:
         if self.model is not None:
@@ -121,7 +121,8 @@ class _Estimator(BaseEstimator):
         table, classes = as_table(data), getattr(self, "classes_", ())
         self.columns_ = learn_columns(table, names["target"], classification=bool(len(classes)))
         check_missing(table, self.columns_, self.missing)
-        self.run_, self.pooled_ = None, fit_rows(
+        self.run_: TableRun | None = None
+        self.pooled_ = fit_rows(
             self.columns_.encode(table), self.columns_.target(table), weights=weight,
             classes=len(classes) or None, members=self.members, iterations=self.iterations,
             seed=seed, progress=self.progress,
@@ -136,7 +137,7 @@ class _Estimator(BaseEstimator):
         check_is_fitted(self)
         if self.run_ is None:
             raise ValueError("nothing adapts: the estimator was fitted without groups")
-        data, y = self._read(X, y, reset=False)
+        data, y = self._read(X, y=y)
         names = self._names[1]
         data |= {names["target"]: self._known_target(y)} | self._tasks(groups, len(y))
         new = copy.copy(self)
@@ -148,7 +149,7 @@ class _Estimator(BaseEstimator):
     def _predicted(self, X: Any, groups: Any, interval: float | None = None) -> dict[str, Any]:
         """The columns that predictions have: those of known groups are by their own parameters."""
         check_is_fitted(self)
-        data, _ = self._read(X, None, reset=False)
+        data, _ = self._read(X)
         rows = len(next(iter(data.values())))
         with _told():
             if self.run_ is not None:
@@ -156,25 +157,25 @@ class _Estimator(BaseEstimator):
                 return predict_table(self.run_, data, interval=interval).columns
             if interval is not None:
                 raise ValueError("no interval: that takes tasks to hold out, and fit had no groups")
-            return labelled(
-                self.columns_, unadapted(self.pooled_, self.columns_.encode(as_table(data)))
-            )
+            x = self.columns_.encode(as_table(data))
+            return labelled(self.columns_, unadapted(self.pooled_, x))
 
-    def _read(self, X: Any, y: Any, reset: bool) -> tuple[dict[str, Any], Any]:
-        """The columns of X by the names they had in `fit`, and y, both checked."""
-        target = {} if y is None else {"y": y, "y_numeric": isinstance(self, RegressorMixin)}
+    def _read(self, X: Any, reset: bool = False, **target: Any) -> tuple[dict[str, Any], Any]:
+        """The columns of X by the names they had in `fit`, and the target y, both checked."""
+        if target:
+            target["y_numeric"] = isinstance(self, RegressorMixin)
         if isinstance(X, Frame) and hasattr(X, "columns"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             with _told():
                 columns = columns_of(X)
-            if y is not None:
-                y = validate_data(self, **target)
-                check_consistent_length(X, y)
+            y = validate_data(self, **target) if target else None
+            check_consistent_length(X, y)
         else:
-            dtypes = [np.float64, np.float32]
+            dtypes, least = [np.float64, np.float32], 2 if reset else 1
             given = validate_data(
-                self, X, reset=reset, dtype=dtypes, ensure_all_finite="allow-nan", **target
-            )
+                self, X, reset=reset, dtype=dtypes, ensure_all_finite="allow-nan",
+                ensure_min_samples=least, **target,
+            )  # fmt: skip
             X, y = given if target else (given, None)
             columns = {f"x{i}": column for i, column in enumerate(X.T)}
         if not reset:
@@ -227,7 +228,8 @@ class MomlClassifier(ClassifierMixin, _Estimator):
 
     def predict(self, X: Any, groups: Any = None) -> Any:
         """The most probable class of every row."""
-        return self.classes_[self.predict_proba(X, groups).argmax(axis=1)]
+        most = self.predict_proba(X, groups).argmax(axis=1)
+        return self.classes_[most]
 
     def predict_proba(self, X: Any, groups: Any = None) -> Any:
         """The probabilities of the classes, [rows, classes], in the order of `classes_`."""

@@ -104,7 +104,10 @@ def sweep(
     for name_ in set(options) & set(Hyper._fields):
         raise ConfigError(f"{name_} goes into the grid: grid={{'{name_}': [{options[name_]}]}}")
     settings = grid_of(grid, seeds)
-    example = check_params(init(init_key(0)))
+    if programs is None:
+        example = check_params(init(init_key(0)))
+    else:
+        example = jax.eval_shape(init, init_key(0))
     chosen = compose(name, loss, tasks, options, iterations)
     check_loss(loss, example, tasks, chosen.options.k)
     pick = lambda row: {name: value for name, value in row.items() if name != "seed"}

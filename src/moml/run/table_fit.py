@@ -29,7 +29,8 @@ QUERIES = 16  # rows asked for in a visit
 VISIT = 32  # rows known in a visit, at most; where users bring more, a memory joins the visits
 DECAY = 0.01
 LOOKS = 20  # how often held-out tasks are looked at during training
-SMALL = 1 << 16  # rows; fewer are filled up to a power of two, so that tables share programs
+LARGE = 1 << 16  # rows; fewer are filled up to a power of two, so that tables share programs
+LEAST = 256  # of these
 
 
 class Held(NamedTuple):
@@ -163,9 +164,11 @@ def _held(
 
 def _filled(rows: Grouped) -> Grouped:
     """Rows up to a power of two that nobody owns, where there are few."""
-    if len(rows.x) >= SMALL:
+    if len(rows.x) >= LARGE:
         return rows
-    more = lambda a: jnp.pad(a, [(0, power(len(a)) - len(a)), *[(0, 0)] * (a.ndim - 1)])
+    size = lambda n: max(LEAST, power(n))
+    space = lambda a: [(0, size(len(a)) - len(a)), *[(0, 0)] * (a.ndim - 1)]
+    more = lambda a: jnp.asarray(np.pad(a, space(a)))
     x, y, weights, order, *rest = rows
     return Grouped(more(x), more(y), more(weights), more(order), *rest)
 
