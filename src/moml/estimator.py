@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from moml.data.columns import learn_columns
+from moml.data.columns import Columns, learn_columns
 from moml.data.table import Frame, as_table, columns_of
 from moml.errors import MomlError
+from moml.run.table_model import TableModel
 from moml.run.table_predict import labelled
 from moml.run.table_rows import fit_rows
 from moml.run.table_score import unadapted
@@ -28,27 +29,38 @@ except ImportError as error:
     raise ImportError("estimators need scikit-learn: pip install 'moml[table]'") from error
 
 OWN = "the estimator's own task"  # whose rows are those without groups
+# scikit-learn's checks that do not hold, as `check_estimator(..., expected_failed_checks=UNMET)`
+UNMET = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "rows are drawn at random: one of weight 2 is drawn as often as others and counts twice, "
+        "two copies are drawn twice as often; the same on average, not to the digit"
+    )
+}
 ALONE = "fit without groups: one pooled model, the same for all rows; it adapts to nobody"
 
 
 class _Estimator(BaseEstimator):
     """What both have in common; the parameters are those of `moml train`, with its defaults."""
 
+    run_: TableRun | None  # None: fitted without groups
+    columns_: Columns
+    pooled_: TableModel
+
     def __init__(
         self,
         *,
-        order: str | int | None = None,
-        missing: str = "impute",
-        shots: int | None = None,
-        hold_out: float = 0.2,
-        refit: bool = True,
-        members: int = 3,
-        iterations: int | None = None,
+        order: Any = None,
+        missing: Any = "impute",
+        shots: Any = None,
+        hold_out: Any = 0.2,
+        refit: Any = True,
+        members: Any = 3,
+        iterations: Any = None,
         kinds: Any = None,
-        model: str | None = None,
+        model: Any = None,
         random_state: Any = 0,
-        progress: bool = False,
-    ):
+        progress: Any = False,
+    ):  # nothing is checked here: scikit-learn wants that left to `fit`
         self.order = order
         self.missing = missing
         self.shots = shots
@@ -99,7 +111,7 @@ class _Estimator(BaseEstimator):
             target=names["target"],
             order=columns[self.order] if isinstance(self.order, int) else self.order,
             weight=names["weight"] if names["weight"] in data else None,
-            classification=hasattr(self, "classes_"),
+            classification=isinstance(self, ClassifierMixin),
             missing=self.missing,
             shots=self.shots,
             hold_out=self.hold_out,
@@ -118,14 +130,15 @@ class _Estimator(BaseEstimator):
             raise ValueError("a model of your own needs groups: without them nothing would adapt")
         names = self._names[1]
         weight = data.pop(names["weight"], None)
-        table, classes = as_table(data), getattr(self, "classes_", ())
-        self.columns_ = learn_columns(table, names["target"], classification=bool(len(classes)))
+        table, classification = as_table(data), isinstance(self, ClassifierMixin)
+        self.columns_ = learn_columns(table, names["target"], classification=classification)
         check_missing(table, self.columns_, self.missing)
-        self.run_: TableRun | None = None
+        self.run_ = None
+        target = self.columns_.target
         self.pooled_ = fit_rows(
-            self.columns_.encode(table), self.columns_.target(table), weights=weight,
-            classes=len(classes) or None, members=self.members, iterations=self.iterations,
-            seed=seed, progress=self.progress,
+            self.columns_.encode(table), target(table), classes=len(target.classes) or None,
+            weights=weight, members=self.members, iterations=self.iterations, seed=seed,
+            progress=self.progress,
         )  # fmt: skip
 
     def adapt(self, X: Any, y: Any, groups: Any = None) -> Any:
@@ -168,7 +181,7 @@ class _Estimator(BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             with _told():
                 columns = columns_of(X)
-            y = validate_data(self, **target) if target else None
+            y = validate_data(self, reset=False, **target) if target else None
             check_consistent_length(X, y)
         else:
             dtypes, least = [np.float64, np.float32], 2 if reset else 1

@@ -36,7 +36,8 @@ def fit_rows(
         )
     held = min(HELD, 1 << max(0, (n // SHARE).bit_length() - 1))
     rows = np.random.default_rng([seed, 6]).permutation(n)
-    piles = [pile for i in range(PILES) if len(pile := rows[held + i :: PILES])]
+    rest = rows[held:]
+    piles = [rest[i::PILES] if len(rest) >= PILES else rest for i in range(PILES)]
     return fit_groups(
         x, y, [*rows[:held, None], *piles], shots=1, held_out=range(held), kinds=["pooled"],
         classes=classes, weights=weights, members=members, seed=seed, progress=progress,
