@@ -22,7 +22,7 @@ from moml.run.tables import adapt_table, predict_table, train_table
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.metrics import accuracy_score, r2_score
-    from sklearn.utils import check_consistent_length, check_random_state
+    from sklearn.utils import check_consistent_length, check_random_state, check_X_y
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
@@ -181,8 +181,7 @@ class _Estimator(BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             with _told():
                 columns = columns_of(X)
-            y = validate_data(self, reset=False, **target) if target else None
-            check_consistent_length(X, y)
+            y = check_X_y(np.zeros((len(X), 1)), **target)[1] if target else None
         else:
             dtypes, least = [np.float64, np.float32], 2 if reset else 1
             given = validate_data(
