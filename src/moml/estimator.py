@@ -256,13 +256,13 @@ class MomlClassifier(ClassifierMixin, _Estimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}; at least 2 are needed")
+            raise ValueError(f"y has one class, {self.classes_[0]}; at least 2 are needed")
         return codes
 
     def _known_target(self, y: Any) -> Any:
         new = np.setdiff1d(y, self.classes_)
         if len(new):
-            raise ValueError(f"y has the class {new[0]!r}, which fit has not seen")
+            raise ValueError(f"y has the class {new[0]}, which fit has not seen")
         return np.searchsorted(self.classes_, y)
 
 
