@@ -31,9 +31,7 @@ def fit_rows(
     """
     n = len(x)
     if n < 2:
-        raise DataError(
-            f"n_samples = {n}: some rows are needed to learn from, and others to stop by"
-        )
+        raise DataError(f"n_samples = {n}: too few to learn from, at least 2 are needed")
     held = min(HELD, 1 << max(0, (n // SHARE).bit_length() - 1))
     rows = np.random.default_rng([seed, 6]).permutation(n)
     rest = rows[held:]

@@ -60,14 +60,14 @@ def train_table(
 ) -> TableRun:
     """Learn from a table's tasks, score on held-out ones, and leave a run in the folder `out`.
 
-    Without `out` the run is in memory alone; `save_table_run` writes it later.
+    Without `out` the run is in memory alone, and `save_table_run` writes it when asked to.
 
     `task` is the column that says whose row it is, `order` one by which a task's earlier rows are
     known before its later ones. A new task will bring `shots` rows. With `refit` the model that is
     kept is trained once more, on all tasks, where there are few; the scores are those of the first
     one. `kinds` are the kinds of members to try, by default all that suit the target. `model`,
-    module:function, is a network of your own. `say` is given lines that tell what was
-    understood of the table.
+    module:function, is a network of your own. `say` is given lines that tell what was understood
+    of the table.
     """
     out = None if out is None else free_place(out)
     check_count("members", members)
