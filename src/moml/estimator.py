@@ -181,7 +181,8 @@ class _Estimator(BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             with _told():
                 columns = columns_of(X)
-            y = check_X_y(np.zeros((len(X), 1)), **target)[1] if target else None
+            rows = len(next(iter(columns.values()), ()))
+            y = check_X_y(np.zeros((rows, 1)), **target)[1] if target else None
         else:
             dtypes, least = [np.float64, np.float32], 2 if reset else 1
             given = validate_data(
