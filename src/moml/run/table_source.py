@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moml.data.groups import Groups, group, weights
-from moml.data.table import Table, as_table, read_table
+from moml.data.table import Frame, Table, as_table, read_table
 from moml.data.table_files import files_of, format_of, schema_of, told
 from moml.errors import ConfigError, DataError
 from moml.run.table_store import TableRun
 
-Source = str | os.PathLike[str] | Table | Mapping[str, Any]  # a file, a folder, columns in memory
+# a file, a folder, columns in memory
+Source = str | os.PathLike[str] | Table | Mapping[str, Any] | Frame
 
 
 class Rows(NamedTuple):
@@ -29,7 +30,7 @@ def read(data: Source, columns: Sequence[str] | None, text: Sequence[str]) -> Ta
     """A table from wherever it is."""
     if isinstance(data, Table):
         return data
-    if isinstance(data, Mapping):
+    if isinstance(data, Mapping | Frame):
         return as_table(data, text)
     return read_table(data, columns=columns, text=text)
 

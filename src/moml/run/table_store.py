@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ from moml.run.table_rivals import Rivals
 from moml.types import Hyper
 
 FORMAT = 1
+BLOCK = 4096  # tasks whose personal parameters are in memory at a time
 
 
 class Known(NamedTuple):
@@ -47,7 +49,7 @@ class Known(NamedTuple):
 class TableRun(NamedTuple):
     """A trained table, or personal models made from one."""
 
-    folder: Path
+    folder: Path | None  # None: in memory alone
     about: dict[str, Any]  # table.json
     columns: Columns
     models: dict[str, TableModel]  # the personal one, and the pooled
@@ -60,6 +62,45 @@ class TableRun(NamedTuple):
     def model(self) -> TableModel:
         """The one that adapts."""
         return self.models["personal"]
+
+
+def kept(ids: Sequence[str], rows: Any, own: Own) -> Known:
+    """Tasks by what is personal to all of them, in memory or mapped from a file."""
+    place = {id_: i for i, id_ in enumerate(ids)}
+    return Known(place, np.asarray(rows, int), partial(_some, own))
+
+
+def joined(blocks: Iterator[Own]) -> Own:
+    """What is personal to all tasks, from some of them at a time."""
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+
+
+def together(old: Known, new: Known) -> Known:
+    """The tasks of both; those that are in both as they are in the new one."""
+    stay = [id_ for id_ in old.place if id_ not in new.place]
+    each = [(old, stay), (new, list(new.place))]
+    some = [(of, ids, np.array([of.place[id_] for id_ in ids])) for of, ids in each if ids]
+    return kept(
+        [id_ for _, ids, _ in some for id_ in ids],
+        np.concatenate([of.rows[at] for of, _, at in some]),
+        joined(of.take(at) for of, _, at in some),
+    )
+
+
+def _some(own: Own, which: np.ndarray) -> Own:
+    return jax.tree.map(lambda leaf: leaf[which], own)
+
+
+def save_table_run(run: TableRun, out: str | os.PathLike[str]) -> None:
+    """A run that is in memory, in a folder of its own, as the commands leave and take it."""
+    known, ids = run.known, sorted(run.known.place, key=run.known.place.__getitem__)
+    every = np.arange(len(ids))
+    with building(free_place(out)) as folder:
+        write_model(
+            folder, run.about, run.columns, run.models, run.rivals, run.residuals, run.evaluation
+        )
+        blocks = (known.take(every[i : i + BLOCK]) for i in range(0, len(ids), BLOCK))
+        write_tasks(folder, ids, known.rows.tolist(), blocks)
 
 
 def free_place(out: str | os.PathLike[str]) -> Path:
@@ -235,5 +276,4 @@ def _known(folder: Path, model: TableModel) -> Known:
         return Known({id_: i for i, id_ in enumerate(index)}, rows, read)
     told = _json(folder / "tasks.json")
     own = Own(**filled(like, read_arrays(folder / "personal.safetensors")))
-    take = lambda which: jax.tree.map(lambda leaf: leaf[which], own)
-    return Known({id_: i for i, id_ in enumerate(told["ids"])}, np.array(told["rows"]), take)
+    return kept(told["ids"], told["rows"], own)
