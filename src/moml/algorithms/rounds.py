@@ -101,7 +101,7 @@ def weighted_mean(rows: Any, weight: Array) -> Any:
 
 def weighted(x: Any, weight: Array) -> Any:
     """p_i x_i, leaf by leaf; 0 where there is no weight, also of what is not finite."""
-    x = where(weight > 0, x, optax.tree.zeros_like(x))
+    x = where(weight.astype(bool), x, optax.tree.zeros_like(x))
     return jax.tree.map(lambda x: weight.astype(x.dtype) * x, x)
 
 
