@@ -1,0 +1,89 @@
+"""`moml report`: runs as one page of HTML that needs nothing else, and no network."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from moml.errors import ConfigError
+from moml.report import page_sweep, page_table, page_train
+from moml.report.page_compare import compared
+from moml.report.page_html import Markup, join, note, section, tag
+from moml.report.page_runs import Run, Swept, Tabled, Trained, named, read_run
+from moml.report.page_scores import Looked, look, pieces
+from moml.report.page_settings import repeated, repeated_table, settings
+from moml.report.page_style import STYLE
+from moml.run.folder import versions
+from moml.run.files import writable_folder, write_text
+from moml.run.progress import bar
+
+ALONE = "default-src 'none'; style-src 'unsafe-inline'"  # the page may ask for nothing
+
+
+def report(
+    folders: Sequence[Path], out: Path, *, scores: bool = True, progress: bool = False
+) -> Path:
+    """Write the page of some runs; without `scores` nothing is computed, and no data is read."""
+    if not folders:
+        raise ConfigError("give the folder of a run, or of several")
+    runs = [read_run(folder, name) for folder, name in named(list(folders))]
+    out = Path(out)
+    writable_folder(out.parent)
+    if out.is_dir():
+        raise ConfigError(f"{out} is a folder; give a file for the page")
+    write_text(whole(runs, _looked(runs, scores, progress)), out)
+    return out
+
+
+def _looked(runs: Sequence[Run], scores: bool, progress: bool) -> list[Looked]:
+    """What can be computed of each run."""
+    able = [run for run in runs if scores and isinstance(run, Trained) and run.rows]
+    total, done = sum(pieces(run) for run in able if isinstance(run, Trained)), 0
+    with bar("scores", total, shown=progress and total > 0) as advance:
+
+        def one() -> None:
+            nonlocal done
+            done += 1
+            advance(done)
+
+        return [look(run, one) if isinstance(run, Trained) and run in able else Looked() for run in runs]
+
+
+def whole(runs: Sequence[Run], looked: Sequence[Looked]) -> str:
+    """The page."""
+    several = len(runs) > 1
+    title = f"{len(runs)} runs" if several else runs[0].name
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    articles = [_article(run, found, place) for place, (run, found) in enumerate(zip(runs, looked, strict=True), 1)]
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", http_equiv="Content-Security-Policy", content=ALONE),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title} · moml report"),
+        tag("style", Markup(STYLE)),
+    )
+    links = [tag("li", tag("a", run.name, href=f"#run-{i}")) for i, run in enumerate(runs, 1)]
+    nav = tag("nav", tag("ol", *links), aria_label="Runs") if several else None
+    top = tag("header", tag("h1", title), tag("p", f"moml report, {made}", class_="soft"), join([nav]))
+    beside = tag("article", tag("h2", "Side by side"), *compared(runs, looked)) if several else None
+    foot = tag("footer", tag("p", f"Made by moml {versions()['moml']} from the runs' own files. The page is whole: it loads nothing."))
+    body = tag("body", top, tag("main", join([beside]), *articles), foot)
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _article(run: Run, found: Looked, place: int) -> Markup:
+    state = tag("span", run.state.word, class_=f"state {run.state.kind}")
+    parts = [tag("div", tag("h2", run.name), state, class_="title")]
+    if run.state.told:
+        parts.append(note(run.state.told))
+    match run:
+        case Trained():
+            parts += page_train.body(run, found)
+        case Swept():
+            parts += page_sweep.body(run)
+        case Tabled():
+            parts += [*page_table.body(run), repeated_table(run)]
+    if isinstance(run, Trained | Swept):
+        parts += [section("Settings", settings(run.config)), repeated(run)]
+    return tag("article", *parts, id=f"run-{place}")

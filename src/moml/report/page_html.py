@@ -1,0 +1,141 @@
+"""HTML of the page: everything is text, and escaped, unless a function here has made it."""
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+VOID = ("meta", "path", "line", "rect", "circle", "polygon", "polyline")
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def safe(value: Any) -> Markup:
+    """A value as HTML.
+
+    >>> safe("a < b"), safe(Markup("<b>"))
+    ('a &lt; b', '<b>')
+    """
+    return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
+
+
+def join(parts: Iterable[Any], between: str = "") -> Markup:
+    """Parts after one another; those that are None are left out."""
+    return Markup(between.join(safe(part) for part in parts if part is not None))
+
+
+def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
+    """An element; an attribute that is None is left out.
+
+    >>> tag("th", "a & b", scope="col", class_=None)
+    '<th scope="col">a &amp; b</th>'
+    """
+    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
+    told = "".join(f' {key}="{html.escape(str(v))}"' for key, v in named.items() if v is not None)
+    if name in VOID and not children:
+        return Markup(f"<{name}{told}{'' if name == 'meta' else '/'}>")
+    return Markup(f"<{name}{told}>{join(children)}</{name}>")
+
+
+class Table(NamedTuple):
+    """Columns and rows of text or numbers; the first cell of a row names it."""
+
+    caption: str
+    columns: Sequence[Any]
+    rows: Sequence[Sequence[Any]]
+
+
+def number(value: Any) -> str:
+    """A value as tables show it.
+
+    >>> number(0.123456), number(12345), number(None), number(True), number((40, 40))
+    ('0.1235', '12,345', '–', 'yes', '40, 40')
+    """
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.4g}"
+        case list() | tuple():
+            return ", ".join(map(number, value)) or "none"
+        case _:
+            return str(value)
+
+
+def _cell(value: Any) -> Markup:
+    if isinstance(value, Markup):
+        return tag("td", value)
+    told = number(value)
+    figure = isinstance(value, int | float | None) or told[:1].isdigit()
+    return tag("td", told, class_="n" if figure else None)
+
+
+def table(given: Table) -> Markup:
+    """A table that scrolls by itself where it is wider than the page."""
+    head = tag("tr", *(tag("th", name, scope="col") for name in given.columns))
+    name = lambda value: value if isinstance(value, Markup) else number(value)
+    rows = [
+        tag("tr", tag("th", name(first), scope="row"), *map(_cell, rest))
+        for first, *rest in given.rows
+    ]
+    whole = tag(
+        "table",
+        tag("caption", given.caption),
+        tag("thead", head),
+        tag("tbody", *rows),
+    )
+    return tag("div", whole, class_="scroll", role="region", aria_label=given.caption, tabindex="0")
+
+
+def folded(summary: str, *children: Any) -> Markup:
+    """What opens when asked."""
+    return tag("details", tag("summary", summary), *children)
+
+
+def figure(
+    pictures: Sequence[Markup], caption: Any, data: Sequence[Table], names: Markup | None = None
+) -> Markup:
+    """Pictures, the names of what is in them, what they show, and their data as tables."""
+    panels = tag("div", *pictures, class_="panels" if len(pictures) > 1 else "panel")
+    under = folded("The data as a table", *map(table, data))
+    return tag("figure", panels, join([names]), tag("figcaption", caption), under)
+
+
+def note(*words: Any) -> Markup:
+    """Something to know."""
+    return tag("p", *words, class_="note")
+
+
+def code(text: str) -> Markup:
+    """A block to copy: one click takes all of it."""
+    return tag("pre", tag("code", text), tabindex="0")
+
+
+def section(title: str, *children: Any, level: int = 3, id_: str | None = None) -> Markup:
+    """A heading, and what stands under it."""
+    return tag("section", tag(f"h{level}", title), *children, id=id_)
+
+
+def tiles(pairs: Sequence[tuple[str, str]]) -> Markup:
+    """The few figures that matter most, large."""
+    each = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs]
+    return tag("dl", *each, class_="tiles")
+
+
+def thinned(rows: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of these, evenly, with the first and the last.
+
+    >>> thinned(range(10), 4)
+    [0, 3, 6, 9]
+    """
+    n = len(rows)
+    if n <= most:
+        return list(rows)
+    return [rows[round(i * (n - 1) / (most - 1))] for i in range(most)]

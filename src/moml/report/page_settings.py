@@ -1,0 +1,125 @@
+"""What a run was begun with, and how to do it again."""
+
+import re
+from shlex import quote
+from typing import Any
+
+from moml.algorithms.recipes import RECIPES
+from moml.report.page_html import (
+    Markup,
+    Table,
+    code,
+    folded,
+    join,
+    number,
+    section,
+    table,
+    tag,
+)
+from moml.report.page_runs import Row, Swept, Tabled, Trained
+from moml.run.config import Config, kind_of
+from moml.run.toml import words
+
+KEPT_APART = ("problem", "log_every", "score_every", "save_seconds", "keep")
+ASKED = ("shots", "test_steps", "test_tasks")
+
+
+def clause(text: str) -> str:
+    """The beginning of a field's help.
+
+    >>> clause("Of the adaptation: exact, or not; from 1. By default 1.")
+    'Of the adaptation: exact, or not'
+    """
+    return re.split(r";|\. | \(|\.$", text)[0].removesuffix(": true or false")
+
+
+def fields_of(config: Config) -> dict[str, Any]:
+    """Every setting that has a value, by its name."""
+    own = {name: value for name, value in vars(config).items() if name not in KEPT_APART}
+    task = {f"problem.{name}": value for name, value in vars(config.problem).items()}
+    every = {"problem.kind": kind_of(config.problem)} | task | own
+    return {name: value for name, value in every.items() if value is not None}
+
+
+def _named(name: str, config: Config) -> Markup:
+    part, _, field = name.rpartition(".")
+    told = clause(words(type(config.problem) if part else Config).get(field, ""))
+    told = RECIPES[config.method].summary if name == "method" else told
+    small = tag("small", told) if told else None
+    return join([tag("code", name), small])
+
+
+def settings(config: Config) -> Markup:
+    """All settings with a word on each, the problem's and those of scores apart."""
+    every = fields_of(config)
+    asked = [name for name in every if name.startswith("problem.") or name in ASKED]
+    rows = lambda names: [[_named(name, config), _value(every[name])] for name in names]
+    both = [
+        Table("The problem, and how it is scored", ["setting", "value"], rows(asked)),
+        Table("The method", ["setting", "value"], rows([n for n in every if n not in asked])),
+    ]
+    return tag("div", *(tag("div", table(one)) for one in both), class_="pair")
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else number(value)
+
+
+def bare(toml: str) -> str:
+    """A configuration's lines without the words on them."""
+    lines = [line for line in toml.splitlines() if line and not line.startswith("#")]
+    return "\n".join(lines).replace("\n[", "\n\n[") + "\n"
+
+
+def _versions(found: Row) -> Markup:
+    rows = [[tag("code", name), str(value) if value != "" else "none"] for name, value in found.items()]
+    return folded("Versions it ran with", table(Table("As the run was begun", ["what", "value"], rows)))
+
+
+def repeated(run: Trained | Swept) -> Markup:
+    """The commands and the configuration that give the same run."""
+    file = f"{re.sub(r'[^A-Za-z0-9_-]+', '-', run.folder.resolve().name).strip('-') or 'run'}.toml"
+    if isinstance(run, Swept):
+        grid = " ".join(f"{n}={','.join(f'{v:g}' for v in vs)}" for n, vs in run.record["grid"].items())
+        rest = f"sweep {file}{f' --grid {grid}' if grid else ''} --seeds {run.record['seeds']}"
+    else:
+        rest = f"train {file}"
+    whole = f"cat > {file} <<'END'\n{bare(run.record['config'])}END\nmoml {rest} --out {file.removesuffix('.toml')}-again\n"
+    same = run.record["versions"].get("deterministic")
+    told = (
+        "With the same versions on the same machine it gives the same numbers to the last bit."
+        if same
+        else "On this device XLA was not told to be deterministic: the last bits may differ."
+    )
+    changed = run.record.get("changed")
+    again = f" Changed on the way: {', '.join(name for names in changed for name in names)}; a run from the beginning is not the same." if changed else ""
+    return section(
+        "To repeat it", tag("p", told + again), code(whole), _versions(run.record["versions"])
+    )
+
+
+def repeated_table(run: Tabled) -> Markup:
+    """The command that gives the same run of a table, with the table's own file named TABLE."""
+    about, kept = run.about, run.about.get("settings")
+    option = lambda name, value: [f"--{name}", quote(str(value))] if value is not None else []
+    given = ["moml", "train", "--data", "TABLE"]
+    for name in ("task", "target", "order", "weight", "shots", "model", "seed"):
+        given += option(name, about[name])
+    if kept is not None:
+        for name in ("hold_out", "missing", "members", "iterations"):
+            given += option(name.replace("_", "-"), kept[name])
+        for name in ("inputs", "exclude"):
+            given += [f"--{name}", *map(quote, kept[name])] if kept[name] else []
+        given += ["--classification"] * kept["classification"] + ["--no-refit"] * (not kept["refit"])
+    lacking = None
+    if kept is None:
+        lacking = tag("p", "This run is of a version that did not keep all of its options: add those that were given.")
+    told = "TABLE is the file or folder that it was trained on; the run keeps neither it nor its place."
+    out = ["--out", quote(f"{run.folder.resolve().name}-again")]
+    return section(
+        "To repeat it",
+        tag("p", told),
+        join([lacking]),
+        code(" ".join([*given, *out]) + "\n"),
+        _versions(about.get("versions", {})),
+    )
