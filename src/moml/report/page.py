@@ -65,11 +65,12 @@ def whole(runs: Sequence[Run], looked: Sequence[Looked]) -> str:
     )
     links = [tag("li", tag("a", run.name, href=f"#run-{i}")) for i, run in enumerate(runs, 1)]
     nav = tag("nav", tag("ol", *links), aria_label="Runs") if several else None
-    top = tag("header", tag("h1", title), tag("p", f"moml report, {made}", class_="soft"), join([nav]))
+    name = tag("h1", f"Report of {len(runs)} runs") if several else tag("h1", "Report", class_="kicker")
+    top = tag("header", name, tag("p", made, class_="soft"), join([nav]))
     beside = tag("article", tag("h2", "Side by side"), *compared(runs, looked)) if several else None
     foot = tag("footer", tag("p", f"Made by moml {versions()['moml']} from the runs' own files. The page is whole: it loads nothing."))
-    body = tag("body", top, tag("main", join([beside]), *articles), foot)
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    main = tag("main", join([beside]), *articles, class_=None if several else "one")
+    return f"<!doctype html>\n{tag('html', head, tag('body', top, main, foot), lang='en')}\n"
 
 
 def _article(run: Run, found: Looked, place: int) -> Markup:

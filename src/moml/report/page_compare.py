@@ -7,7 +7,7 @@ from moml.report.page_curves import Curve, Known, by_known, curves
 from moml.report.page_html import Markup, Table, number, section, table, tag
 from moml.report.page_runs import Run, Swept, Tabled, Trained
 from moml.report.page_scores import Looked
-from moml.report.page_settings import fields_of
+from moml.report.page_settings import fields_of, value
 from moml.report.page_sweep import ranked
 from moml.report.page_table import METRICS, known, main_metric
 from moml.report.page_train import known_of
@@ -67,7 +67,6 @@ def _trained(group: Sequence[tuple[int, Trained, Looked]]) -> list[Markup]:
     every = [fields_of(run.config) for run in runs]
     names = list(dict.fromkeys(name for one in every for name in one))
     apart = [name for name in names if len({repr(one.get(name)) for one in every}) > 1]
-    value = lambda v: f"{v:g}" if isinstance(v, float) else number(v)
     rows = [[tag("code", name), *(value(one.get(name)) for one in every)] for name in apart]
     caption = "Settings that differ; all others are the same"
     parts = []

@@ -11,6 +11,7 @@ from moml.report.page_html import Markup, Table, figure, join, thinned
 from moml.report.page_runs import Measure, Row
 from moml.report.page_svg import Axis, Series, chart, legend
 
+BEYOND = 20  # times what most tasks have is off the picture
 DRAWN, LISTED = 300, 40  # points of a line in a picture; rows of its table
 
 
@@ -88,7 +89,7 @@ def _curve(
     sent = words == "bytes sent"
     x = Axis(f"{words}, both ways" if sent else words, zero=True, show=size if sent else None)
     caption = {
-        "score": f"{_upper(measure.words)} on unseen tasks, taken during training.",
+        "score": f"Scores taken during training: {measure.words} {measure.of}.",
         "loss": "Mean loss of the tasks in a step after they adapt, a point for each line of metrics.",
     }[field]
     if sent:
@@ -120,19 +121,31 @@ def by_known(
     some: Sequence[Known], measure: Measure, what: str, caption: str, *, bands: bool = True
 ) -> Markup:
     """Scores against the number of known samples, shots or rows."""
-    series = []
+    series, beyond = [], []
+    top = 0.0 if measure.higher else BEYOND * _typical(some)
     for one in some:
-        points = [(float(k), value) for k, value in zip(one.shots, one.mean, strict=True)]
-        band = list(zip(one.low, one.high, strict=True)) if bands else []
-        series.append(Series(one.name, points, one.style, band))
+        seen = [i for i, value in enumerate(one.mean) if not top or value <= top]
+        at = [(float(one.shots[i]), one.mean[i]) for i in seen]
+        band = [(one.low[i], one.high[i]) for i in seen] if bands and one.low else []
+        series.append(Series(one.name, at, one.style, band))
+        beyond += [(one, i) for i in range(len(one.mean)) if i not in seen]
+    if beyond:
+        by = lambda one: f" ({one.name})" if len(some) > 1 else ""
+        far = "; ".join(f"{one.mean[i]:.3g} at {one.shots[i]}{by(one)}" for one, i in beyond)
+        caption += f" Beyond the picture, since some tasks diverge: {far}."
     at = sorted({k for one in some for k in one.shots})
-    ys = [value for one in some for value in (*one.mean, *(one.low if bands else ()))]
+    ys = [b for one in series for _, b in one.points] + [low for one in series for low, _ in one.band]
     y = Axis(measure.axis, log=not measure.unit and wide(ys))
     x = Axis(f"known {what}", ticks=_apart(at), show=lambda value: f"{value:.0f}")
     table = _known_table(some, measure, what)
     ends = "; ".join(f"{one.name} {one.mean[0]:.4g} to {one.mean[-1]:.4g}" for one in some)
     label = f"Line chart of {measure.axis} against known {what}, {at[0]} to {at[-1]}: {ends}"
     return picture(series, x, y, label, caption, [table])
+
+
+def _typical(some: Sequence[Known]) -> float:
+    """The highest of what most tasks have, or else of the middle of the means."""
+    return max(max(one.high) if one.high else float(np.median(one.mean)) for one in some)
 
 
 def _apart(at: Sequence[int]) -> list[float]:
@@ -159,6 +172,32 @@ def _known_table(some: Sequence[Known], measure: Measure, what: str) -> Table:
         [*head, *(["a tenth of the tasks is below", "a tenth is above"] if spread else [])],
         rows,
     )
+
+
+def spread(before: Any, after: Any, measure: Measure, what: str) -> Markup:
+    """Which share of the tasks scores at most so much, before they adapt and after."""
+    shares = np.arange(0, 101, 2) / 100
+    series, cut = [], (0.02, 0.98) if not measure.higher else (0, 1)
+    for style, (name, each) in enumerate({"after adapting": after, "before": before}.items()):
+        values = np.quantile(np.asarray(each), np.clip(shares, *cut))
+        points = [(float(v), 100 * float(s)) for v, s in zip(values, shares, strict=True)]
+        inner = [point for point in points if cut[0] <= point[1] / 100 <= cut[1]]
+        series.append(Series(name, inner, style, marks=False))
+    xs = [a for one in series for a, _ in one.points]
+    x = Axis(measure.axis, log=not measure.unit and wide(xs))
+    y = Axis("share of the tasks, %", ticks=(0, 25, 50, 75, 100))
+    tens = [q / 10 for q in range(1, 10)]
+    quantiles = [np.quantile(np.asarray(each), tens) for each in (before, after)]
+    rows = [[f"{100 * q:.0f} %", float(b), float(a)] for q, b, a in zip(tens, *quantiles, strict=True)]
+    data = Table("What a share of the tasks is at or below", ["share", "before", "after adapting"], rows)
+    better, worse = ("right", "left") if measure.higher else ("left", "right")
+    caption = (
+        f"The tasks one by one, {what}: how many of them have at most this {measure.words}. "
+        f"A line further to the {better} is better"
+        f"{'' if measure.higher else '; the outermost fiftieths are left out'}."
+    )
+    label = f"Share of tasks by {measure.words}; median {quantiles[0][4]:.4g} before adapting, {quantiles[1][4]:.4g} after"
+    return picture(series, x, y, label, caption, [data])
 
 
 def tenths(each: Any) -> tuple[float, float]:

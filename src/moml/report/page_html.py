@@ -1,6 +1,7 @@
 """HTML of the page: everything is text, and escaped, unless a function here has made it."""
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -73,13 +74,20 @@ def _cell(value: Any) -> Markup:
     if isinstance(value, Markup):
         return tag("td", value)
     told = number(value)
-    figure = isinstance(value, int | float | None) or told[:1].isdigit()
-    return tag("td", told, class_="n" if figure else None)
+    return tag("td", told, class_="n" if _is_figure(value) else "w" if len(told) > 28 else None)
+
+
+def _is_figure(value: Any) -> bool:
+    """Whether a cell is set as a number."""
+    return not isinstance(value, Markup) and re.fullmatch(r"–|-?[\d.,]+(e[-+]\d+)?( ± .*|\s%)?", number(value)) is not None
 
 
 def table(given: Table) -> Markup:
     """A table that scrolls by itself where it is wider than the page."""
-    head = tag("tr", *(tag("th", name, scope="col") for name in given.columns))
+    right = [_is_figure(value) for value in given.rows[0]] if given.rows else []
+    right = [False, *right[1:]] + [False] * len(given.columns)
+    head = tag("tr", *(tag("th", name, scope="col", class_="n" if at else None)
+                       for name, at in zip(given.columns, right, strict=False)))  # fmt: skip
     name = lambda value: value if isinstance(value, Markup) else number(value)
     rows = [
         tag("tr", tag("th", name(first), scope="row"), *map(_cell, rest))
@@ -115,7 +123,7 @@ def note(*words: Any) -> Markup:
 
 def code(text: str) -> Markup:
     """A block to copy: one click takes all of it."""
-    return tag("pre", tag("code", text), tabindex="0")
+    return tag("pre", tag("code", text), class_="tall", tabindex="0")
 
 
 def section(title: str, *children: Any, level: int = 3, id_: str | None = None) -> Markup:

@@ -24,12 +24,13 @@ class Measure(NamedTuple):
     words: str  # in a sentence
     higher: bool = False
     unit: str = ""
+    of: str = "on unseen tasks"
 
     def say(self, value: float | None) -> str:
         """A score in words.
 
-        >>> Measure("accuracy, %", "accuracy", True, " %").say(93.25)
-        '93.2 %'
+        >>> Measure("accuracy, %", "accuracy", True, "\u00a0%").say(93.25)
+        '93.2\xa0%'
         """
         if value is None or not math.isfinite(value):
             return "–"
@@ -39,8 +40,8 @@ class Measure(NamedTuple):
 MEASURES = {
     "sine": Measure("mean squared error", "mean squared error"),
     "synthetic": Measure("cross-entropy", "cross-entropy"),
-    "episodes": Measure("accuracy, %", "accuracy", True, " %"),
-    "clients": Measure("accuracy, %", "accuracy", True, " %"),
+    "episodes": Measure("accuracy, %", "accuracy", True, "\u00a0%"),
+    "clients": Measure("accuracy, %", "accuracy", True, "\u00a0%", "of the clients that took part"),
 }
 
 

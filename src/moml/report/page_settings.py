@@ -21,7 +21,10 @@ from moml.run.config import Config, kind_of
 from moml.run.toml import words
 
 KEPT_APART = ("problem", "log_every", "score_every", "save_seconds", "keep")
-ASKED = ("shots", "test_steps", "test_tasks")
+MAIN = (
+    "problem.kind", "problem.dataset", "problem.n", "method", "iterations", "seed", "eta", "beta",
+    "alpha", "gamma", "k", "tasks_per_step", "local_steps", "shots", "test_steps",
+)  # fmt: skip
 
 
 def clause(text: str) -> str:
@@ -50,19 +53,21 @@ def _named(name: str, config: Config) -> Markup:
 
 
 def settings(config: Config) -> Markup:
-    """All settings with a word on each, the problem's and those of scores apart."""
+    """The settings that people look for, and behind them all, with a word on each."""
     every = fields_of(config)
-    asked = [name for name in every if name.startswith("problem.") or name in ASKED]
-    rows = lambda names: [[_named(name, config), _value(every[name])] for name in names]
-    both = [
-        Table("The problem, and how it is scored", ["setting", "value"], rows(asked)),
-        Table("The method", ["setting", "value"], rows([n for n in every if n not in asked])),
-    ]
-    return tag("div", *(tag("div", table(one)) for one in both), class_="pair")
+    brief = [[tag("code", name), value(every[name])] for name in MAIN if name in every]
+    half = (len(brief) + 1) // 2
+    sides = [table(Table(caption, ["setting", "value"], rows))
+             for caption, rows in (("The main settings", brief[:half]), ("and further", brief[half:]))]  # fmt: skip
+    rows = [[_named(name, config), value(every[name])] for name in every]
+    whole = table(Table("All settings, as the run resolved them", ["setting", "value"], rows))
+    return join([tag("div", *(tag("div", side) for side in sides), class_="pair"),
+                 folded(f"All {len(rows)} settings, with a word on each", whole)])  # fmt: skip
 
 
-def _value(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else number(value)
+def value(given: Any) -> str:
+    """A setting's value in words."""
+    return f"{given:g}" if isinstance(given, float) else number(given)
 
 
 def bare(toml: str) -> str:

@@ -64,7 +64,7 @@ article > section { margin-top: clamp(1.75rem, 4vw, 2.5rem) }
 .pair > * { min-width: 0 }
 figure { margin: 1.25rem 0 0; min-width: 0 }
 .pair figure { margin-top: .5rem }
-.panel { max-width: 35rem }
+.panel { max-width: 32rem }
 .panels { display: grid; gap: 1rem 1.5rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)) }
 figcaption { color: var(--soft); font-size: .9375rem; line-height: 1.5; margin-top: .5rem;
@@ -75,13 +75,13 @@ svg text { font-size: 13px; fill: var(--soft); font-variant-numeric: tabular-num
 svg .t { fill: var(--ink) }
 .grid { stroke: var(--grid) } .tick, .axis { stroke: var(--soft) }
 .l { fill: none; stroke-width: 2.2; stroke-linejoin: round; stroke-linecap: butt }
-.m { stroke: var(--page); stroke-width: 1 }
-.link { stroke: var(--line); stroke-width: 1.5 }
+.m { stroke: var(--page); stroke-width: 1 } .h { fill: var(--page); stroke-width: 1.6 }
 .band { opacity: .16 }
 .l.quiet { stroke: var(--soft); stroke-width: 1.4 }
 .l.s0 { stroke: var(--c0) } .l.s1 { stroke: var(--c1) } .l.s2 { stroke: var(--c2) }
 .l.s3 { stroke: var(--c3) } .l.s4 { stroke: var(--c4) } .l.s5 { stroke: var(--c5) }
 .l.s6 { stroke: var(--c6) } .l.s7 { stroke: var(--c7) }
+.h.s0 { stroke: var(--c0) } .h.s1 { stroke: var(--c1) } .h.s2 { stroke: var(--c2) }
 .m.s0, .band.s0 { fill: var(--c0) } .m.s1, .band.s1 { fill: var(--c1) }
 .m.s2, .band.s2 { fill: var(--c2) } .m.s3, .band.s3 { fill: var(--c3) }
 .m.s4, .band.s4 { fill: var(--c4) } .m.s5, .band.s5 { fill: var(--c5) }
@@ -99,12 +99,19 @@ caption { text-align: left; color: var(--soft); font-size: .875rem; padding-bott
 th, td { text-align: left; vertical-align: baseline; padding: .35rem .9rem .35rem 0;
   border-bottom: 1px solid var(--line); font-weight: 400 }
 th + td, th + th, td + td { padding-left: .9rem }
-thead th { font-weight: 600; border-bottom-color: var(--soft); white-space: nowrap }
-td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+thead th { font-weight: 600; border-bottom-color: var(--soft); vertical-align: bottom }
+td { white-space: nowrap } td.w { white-space: normal; min-width: 12rem }
+td.n { text-align: right; font-variant-numeric: tabular-nums }
+thead th.n { text-align: right }
 tbody th small { display: block; color: var(--soft); font-size: .8125rem }
 tr.best > * { font-weight: 640 }
 code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
   font-size: .875em }
+.kicker { font-size: .9375rem; letter-spacing: 0; font-weight: 600; display: inline }
+.kicker + p { display: inline; margin-left: .75rem; font-size: .9375rem }
+.one article:first-child { border-top: 0; margin-top: 0 }
+.one h2 { font-size: clamp(1.6rem, 4.5vw, 2.2rem); letter-spacing: -.015em; font-weight: 680 }
+.tall { max-height: 22rem; overflow-y: auto }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; margin: .75rem 0;
   padding: .75rem 1rem; overflow-x: auto; line-height: 1.5; user-select: all; tab-size: 2 }
 @media print {
@@ -116,7 +123,7 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: .5r
   details::details-content { content-visibility: visible; block-size: auto }
   figure, tr, .tiles { break-inside: avoid }
   h2, h3, h4 { break-after: avoid }
-  .scroll { overflow: visible }
+  .scroll { overflow: visible } .tall { max-height: none }
   pre { white-space: pre-wrap; overflow-wrap: anywhere }
 }
 """

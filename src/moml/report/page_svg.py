@@ -7,7 +7,7 @@ from typing import NamedTuple
 from moml.report.page_html import Markup, tag
 
 WIDE, HIGH = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 48
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 48
 STYLES = 8  # colours; each has dashes and a marker of its own
 DASHES = (None, "7 4", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 3", "14 3 3 3")
 Point = tuple[float, float]
@@ -23,6 +23,7 @@ class Series(NamedTuple):
     line: bool = True
     marks: bool = True
     quiet: bool = False  # what the others are seen against
+    hollow: bool = False  # markers
 
 
 class Axis(NamedTuple):
@@ -39,8 +40,11 @@ def short(value: float) -> str:
     """A number of few letters.
 
     >>> [short(v) for v in (0, 0.05, 12, 1500, 2.5e6, 3e9, 1e-7)]
-    ['0', '0.05', '12', '1.5k', '2.5M', '3G', '1e-07']
+    ['0', '0.05', '12', '1.5k', '2.5M', '3G', '1e-7']
     """
+    if value and not 1e-3 <= abs(value) < 1e12:
+        head, tail = f"{value:.2e}".split("e")
+        return f"{float(head):g}e{int(tail)}"
     for power, unit in ((9, "G"), (6, "M"), (3, "k")):
         if abs(value) >= 10**power:
             return f"{value / 10**power:.4g}{unit}"
@@ -109,10 +113,18 @@ def scaled(axis: Axis, values: Sequence[float], start: float, end: float, room: 
     return Scale(axis, 0.0 if axis.zero and low == 0 else low - pad, high + pad, start, end)
 
 
-def mark(style: int, x: float, y: float, size: float = 3.6, title: str | None = None) -> Markup:
+def mark(
+    style: int,
+    x: float,
+    y: float,
+    title: str | None = None,
+    *,
+    hollow: bool = False,
+    size: float = 3.6,
+) -> Markup:
     """A marker: its form tells the series where colours do not."""
     told = [] if title is None else [tag("title", title)]
-    by, name = size * 1.15, f"m s{style % STYLES}"
+    by, name = size * 1.15, f"{'h' if hollow else 'm'} s{style % STYLES}"
     corners = {
         2: [(x, y - by), (x + by, y + by), (x - by, y + by)],
         3: [(x, y - by * 1.2), (x + by, y), (x, y + by * 1.2), (x - by, y)],
@@ -150,37 +162,39 @@ def _drawn(one: Series, x: Scale, y: Scale) -> list[Markup]:
     if one.marks or len(places) == 1:
         show_x, show_y = (axis.show or short for axis in (x.axis, y.axis))
         parts += [
-            mark(style, *place, title=f"{one.name}: {show_x(a)}, {show_y(b)}")
+            mark(style, *place, f"{one.name}: {show_x(a)}, {show_y(b)}", hollow=one.hollow)
             for place, (a, b) in zip(places, one.points, strict=True)
         ]
     return parts
 
 
-def chart(series: Sequence[Series], x: Axis, y: Axis, label: str, high: int = HIGH) -> Markup:
+def chart(
+    series: Sequence[Series], x: Axis, y: Axis, label: str, wide: int = WIDE, high: int = HIGH
+) -> Markup:
     """Series over two axes; `label` says in words what is seen."""
     xs = [a for one in series for a, _ in one.points]
     ys = [b for one in series for _, b in one.points]
     ys += [value for one in series for pair in one.band for value in pair]
-    across = scaled(x, xs, LEFT, WIDE - RIGHT, 0.06 if x.log else 0.02)
-    up = scaled(y, ys, high - BOTTOM, TOP, 0.06)
+    right, base = wide - RIGHT, high - BOTTOM
+    across = scaled(x, xs, LEFT, right, 0.06 if x.log else 0.02)
+    up = scaled(y, ys, base, TOP, 0.06)
     show_x, show_y = (axis.show or short for axis in (x, y))
     parts = []
     for value in up.ticks:
-        at = up.at(value)
-        parts.append(tag("line", class_="grid", x1=LEFT, x2=WIDE - RIGHT, y1=f"{at:.1f}", y2=f"{at:.1f}"))
+        at = round(up.at(value), 1)
+        parts.append(tag("line", class_="grid", x1=LEFT, x2=right, y1=at, y2=at))
         parts.append(tag("text", show_y(value), x=LEFT - 7, y=f"{at + 4.5:.1f}", text_anchor="end"))
     for value in across.ticks:
-        at, base = across.at(value), high - BOTTOM
-        parts.append(tag("line", class_="tick", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=base, y2=base + 4))
-        parts.append(tag("text", show_x(value), x=f"{at:.1f}", y=base + 18, text_anchor="middle"))
-    parts.append(tag("line", class_="axis", x1=LEFT, x2=WIDE - RIGHT, y1=high - BOTTOM, y2=high - BOTTOM))
-    middle = (TOP + high - BOTTOM) / 2
-    turned = f"translate(13 {middle:g}) rotate(-90)"
-    centre = (LEFT + WIDE - RIGHT) / 2
+        at = round(across.at(value), 1)
+        parts.append(tag("line", class_="tick", x1=at, x2=at, y1=base, y2=base + 4))
+        parts.append(tag("text", show_x(value), x=at, y=base + 18, text_anchor="middle"))
+    parts.append(tag("line", class_="axis", x1=LEFT, x2=right, y1=base, y2=base))
+    turned = f"translate(12 {(TOP + base) / 2:g}) rotate(-90)"
+    centre = (LEFT + right) / 2
     parts.append(tag("text", x.title, class_="t", x=centre, y=high - 8, text_anchor="middle"))
     parts.append(tag("text", y.title, class_="t", transform=turned, text_anchor="middle"))
     drawn = [part for one in series for part in _drawn(one, across, up)]
-    return tag("svg", *parts, *drawn, viewBox=f"0 0 {WIDE} {high}", role="img", aria_label=label)
+    return tag("svg", *parts, *drawn, viewBox=f"0 0 {wide} {high}", role="img", aria_label=label)
 
 
 def legend(series: Sequence[Series]) -> Markup:
@@ -194,7 +208,7 @@ def legend(series: Sequence[Series]) -> Markup:
         if one.line:
             swatch.append(tag("line", class_=name, stroke_dasharray=dash, x1=1, x2=33, y1=7, y2=7))
         if one.marks:
-            swatch.append(mark(style, 17, 7))
+            swatch.append(mark(style, 17, 7, hollow=one.hollow))
         picture = tag("svg", *swatch, viewBox="0 0 34 14", aria_hidden="true")
         items.append(tag("li", picture, one.name))
     return tag("ul", *items, class_="legend")

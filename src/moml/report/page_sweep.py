@@ -66,8 +66,8 @@ def body(run: Swept) -> list[Any]:
     """All sections but the settings."""
     points, measure = ranked(run), run.measure
     best = points[0]
-    method = join([tag("code", run.config.method), f" ({RECIPES[run.config.method].summary})"])
-    told = f" on {problem_in_words(run.config)}: {len(points):,} settings with {best.seeds} seeds each."
+    method = join([tag("code", run.config.method), f", {RECIPES[run.config.method].summary}"])
+    told = f"; on {problem_in_words(run.config)}: {len(points):,} settings with {best.seeds} seeds each."
     lost = sum(point.seeds - len(point.scores) for point in points)
     end = "" if best.mean is None else f" The best of them is {best.name}."
     pairs = [

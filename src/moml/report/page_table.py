@@ -10,7 +10,7 @@ from moml.report.table_scores import verdict
 
 METRICS = {
     "rmse": Measure("root mean squared error", "root mean squared error"),
-    "accuracy": Measure("accuracy, %", "accuracy", True, " %"),
+    "accuracy": Measure("accuracy, %", "accuracy", True, "\u00a0%"),
     "log_loss": Measure("log-loss", "log-loss"),
 }
 MODELS = {
