@@ -7,13 +7,13 @@ from pathlib import Path
 from moml.errors import ConfigError
 from moml.report import page_sweep, page_table, page_train
 from moml.report.page_compare import compared
-from moml.report.page_html import Markup, join, note, section, tag
+from moml.report.page_html import Markup, note, section, tag
 from moml.report.page_runs import Run, Swept, Tabled, Trained, named, read_run
 from moml.report.page_scores import Looked, look, pieces
 from moml.report.page_settings import repeated, repeated_table, settings
 from moml.report.page_style import STYLE
-from moml.run.folder import versions
 from moml.run.files import writable_folder, write_text
+from moml.run.folder import versions
 from moml.run.progress import bar
 
 ALONE = "default-src 'none'; style-src 'unsafe-inline'"  # the page may ask for nothing
@@ -36,8 +36,10 @@ def report(
 
 def _looked(runs: Sequence[Run], scores: bool, progress: bool) -> list[Looked]:
     """What can be computed of each run."""
-    able = [run for run in runs if scores and isinstance(run, Trained) and run.rows]
-    total, done = sum(pieces(run) for run in able if isinstance(run, Trained)), 0
+    able = {
+        i: run for i, run in enumerate(runs) if isinstance(run, Trained) and run.rows and scores
+    }
+    total, done = sum(map(pieces, able.values())), 0
     with bar("scores", total, shown=progress and total > 0) as advance:
 
         def one() -> None:
@@ -45,31 +47,36 @@ def _looked(runs: Sequence[Run], scores: bool, progress: bool) -> list[Looked]:
             done += 1
             advance(done)
 
-        return [look(run, one) if isinstance(run, Trained) and run in able else Looked() for run in runs]
+        found = {i: look(run, one) for i, run in able.items()}
+    return [found.get(i, Looked()) for i in range(len(runs))]
 
 
 def whole(runs: Sequence[Run], looked: Sequence[Looked]) -> str:
     """The page."""
     several = len(runs) > 1
     title = f"{len(runs)} runs" if several else runs[0].name
-    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    articles = [_article(run, found, place) for place, (run, found) in enumerate(zip(runs, looked, strict=True), 1)]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=ALONE),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"{title} · moml report"),
         tag("style", Markup(STYLE)),
     )
-    links = [tag("li", tag("a", run.name, href=f"#run-{i}")) for i, run in enumerate(runs, 1)]
-    nav = tag("nav", tag("ol", *links), aria_label="Runs") if several else None
-    name = tag("h1", f"Report of {len(runs)} runs") if several else tag("h1", "Report", class_="kicker")
-    top = tag("header", name, tag("p", made, class_="soft"), join([nav]))
-    beside = tag("article", tag("h2", "Side by side"), *compared(runs, looked)) if several else None
-    foot = tag("footer", tag("p", f"Made by moml {versions()['moml']} from the runs' own files. The page is whole: it loads nothing."))
-    main = tag("main", join([beside]), *articles, class_=None if several else "one")
+    made = tag("p", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), class_="soft")
+    articles = [
+        _article(run, found, i) for i, (run, found) in enumerate(zip(runs, looked, strict=True), 1)
+    ]
+    if several:
+        links = [tag("li", tag("a", run.name, href=f"#run-{i}")) for i, run in enumerate(runs, 1)]
+        nav = tag("nav", tag("ol", *links), aria_label="Runs")
+        top = tag("header", tag("h1", f"Report of {len(runs)} runs"), made, nav)
+        articles.insert(0, tag("article", tag("h2", "Side by side"), *compared(runs, looked)))
+    else:
+        top = tag("header", tag("h1", "Report", class_="kicker"), made)
+    foot = tag("footer", tag("p", f"Made by moml {versions()['moml']}. The page loads nothing."))
+    main = tag("main", *articles, class_=None if several else "one")
     return f"<!doctype html>\n{tag('html', head, tag('body', top, main, foot), lang='en')}\n"
 
 
@@ -86,5 +93,5 @@ def _article(run: Run, found: Looked, place: int) -> Markup:
         case Tabled():
             parts += [*page_table.body(run), repeated_table(run)]
     if isinstance(run, Trained | Swept):
-        parts += [section("Settings", settings(run.config)), repeated(run)]
+        parts += [section("Settings", settings(run)), repeated(run)]
     return tag("article", *parts, id=f"run-{place}")

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from moml.report.page_curves import Curve, Known, by_known, curves
+from moml.report.page_curves import Curve, curves
 from moml.report.page_html import Markup, Table, number, section, table, tag
+from moml.report.page_known import Known, by_known
 from moml.report.page_runs import Run, Swept, Tabled, Trained
 from moml.report.page_scores import Looked
 from moml.report.page_settings import fields_of, value
@@ -23,7 +24,9 @@ def compared(runs: Sequence[Run], looked: Sequence[Looked]) -> list[Markup]:
             case Trained():
                 trained.setdefault(run.measure.axis, []).append((place, run, found))
             case Tabled():
-                tabled.setdefault((run.about["target"], main_metric(run.rows)), []).append((place, run))
+                tabled.setdefault((run.about["target"], main_metric(run.rows)), []).append(
+                    (place, run)
+                )
     for group in trained.values():
         if len(group) > 1:
             parts += _trained(group)
@@ -38,7 +41,7 @@ def _overview(runs: Sequence[Run]) -> Table:
     for run in runs:
         link = tag("a", run.name, href=f"#run-{list(runs).index(run) + 1}")
         rows.append([link, *_line(run)])
-    columns = ["run", "state", "method", "score", "is", "samples drawn"]
+    columns = ["run", "state", "method", "score", "what it is", "samples drawn"]
     return Table("The runs on this page", columns, rows)
 
 
@@ -71,7 +74,7 @@ def _trained(group: Sequence[tuple[int, Trained, Looked]]) -> list[Markup]:
     caption = "Settings that differ; all others are the same"
     parts = []
     if rows:
-        differ = Table(caption, ["setting", *(run.name for run in runs)], rows)
+        differ = Table(caption, ["setting", *(run.name for run in runs)], rows, mixed=True)
         parts.append(section("What differs", table(differ)))
     drawn = curves([Curve(run.name, run.rows, place) for place, run, _ in group], measure)
     lines: list[Known] = []
@@ -100,5 +103,9 @@ def _tabled(group: Sequence[tuple[int, Tabled]]) -> list[Markup]:
     apart = [name for name in names if len({repr(one.get(name)) for one in settings}) > 1]
     rows = [[tag("code", name), *(number(one.get(name)) for one in settings)] for name in apart]
     head = ["setting", *(run.name for _, run in group)]
-    differ = [table(Table("Settings that differ; all others are the same", head, rows))] if rows else []
+    differ = (
+        [table(Table("Settings that differ; all others are the same", head, rows, mixed=True))]
+        if rows
+        else []
+    )
     return [section("Together", tag("div", picture, *differ, class_="pair"))]

@@ -42,11 +42,15 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
 
 
 class Table(NamedTuple):
-    """Columns and rows of text or numbers; the first cell of a row names it."""
+    """Columns and rows of text or numbers; the first cell of a row names it.
+
+    Columns that begin with a number are set to the right, unless they are `mixed`.
+    """
 
     caption: str
     columns: Sequence[Any]
     rows: Sequence[Sequence[Any]]
+    mixed: bool = False
 
 
 def number(value: Any) -> str:
@@ -70,33 +74,32 @@ def number(value: Any) -> str:
             return str(value)
 
 
-def _cell(value: Any) -> Markup:
-    if isinstance(value, Markup):
-        return tag("td", value)
-    told = number(value)
-    return tag("td", told, class_="n" if _is_figure(value) else "w" if len(told) > 28 else None)
-
-
-def _is_figure(value: Any) -> bool:
-    """Whether a cell is set as a number."""
-    return not isinstance(value, Markup) and re.fullmatch(r"–|-?[\d.,]+(e[-+]\d+)?( ± .*|\s%)?", number(value)) is not None
+FIGURE = re.compile(r"–|[-−]?[\d.,]+(e[-+]\d+)?( ± .*|\s%)?")
 
 
 def table(given: Table) -> Markup:
     """A table that scrolls by itself where it is wider than the page."""
-    right = [_is_figure(value) for value in given.rows[0]] if given.rows else []
-    right = [False, *right[1:]] + [False] * len(given.columns)
-    head = tag("tr", *(tag("th", name, scope="col", class_="n" if at else None)
-                       for name, at in zip(given.columns, right, strict=False)))  # fmt: skip
-    name = lambda value: value if isinstance(value, Markup) else number(value)
-    rows = [
-        tag("tr", tag("th", name(first), scope="row"), *map(_cell, rest))
-        for first, *rest in given.rows
+    told = [
+        [cell if isinstance(cell, Markup) else number(cell) for cell in row] for row in given.rows
     ]
+    columns = range(len(given.columns))
+    figures = [
+        i > 0 and not given.mixed and all(FIGURE.fullmatch(row[i]) for row in told) for i in columns
+    ]
+    kind = lambda i, text: "n" if figures[i] else "w" if len(text) > 28 else None
+    head = [
+        tag("th", name, scope="col", class_="n" if right else None)
+        for name, right in zip(given.columns, figures, strict=True)
+    ]
+    rows = [
+        tag("tr", tag("th", row[0], scope="row"),
+            *(tag("td", row[i], class_=kind(i, row[i])) for i in columns[1:]))
+        for row in told
+    ]  # fmt: skip
     whole = tag(
         "table",
-        tag("caption", given.caption),
-        tag("thead", head),
+        tag("caption", tag("span", given.caption)),
+        tag("thead", tag("tr", *head)),
         tag("tbody", *rows),
     )
     return tag("div", whole, class_="scroll", role="region", aria_label=given.caption, tabindex="0")
@@ -131,10 +134,15 @@ def section(title: str, *children: Any, level: int = 3, id_: str | None = None) 
     return tag("section", tag(f"h{level}", title), *children, id=id_)
 
 
-def tiles(pairs: Sequence[tuple[str, str]]) -> Markup:
-    """The few figures that matter most, large."""
+def tiles(pairs: Sequence[tuple[Any, str]], kind: str = "tiles") -> Markup:
+    """Names with their values: the few that matter most as tiles, others as facts."""
     each = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs]
-    return tag("dl", *each, class_="tiles")
+    return tag("dl", *each, class_=kind)
+
+
+def upper(words: str) -> str:
+    """With a capital first."""
+    return words[:1].upper() + words[1:]
 
 
 def thinned(rows: Sequence[Any], most: int) -> list[Any]:

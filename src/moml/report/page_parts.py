@@ -38,9 +38,13 @@ def clients(groups: Sequence[Group], shots: int) -> list[Markup]:
         series.append(Series(f"{name}, after", _ranked(group.after, order), i, line=False))
         before = _ranked(group.before, order)
         series.append(Series(f"{name}, before", before, i, line=False, hollow=True))
-        each += [(group.after[j], group.before[j], f"{name}, {j}", int(group.images[j])) for j in order]
+        each += [
+            (group.after[j], group.before[j], f"{name}, {j}", int(group.images[j])) for j in order
+        ]
     each.sort(key=lambda one: one[0])
-    listed = [[name, n, f"{before:.1f}", f"{after:.1f}"] for after, before, name, n in each[:LISTED]]
+    listed = [
+        [name, n, f"{before:.1f}", f"{after:.1f}"] for after, before, name, n in each[:LISTED]
+    ]
     cut = f"the worst {LISTED} of {len(each):,}" if len(each) > LISTED else "the worst first"
     data = Table(f"Single clients, {cut}", ["client", "test images", *columns[2:4]], listed)
     gain = [f"{100 * (group.after > group.before).mean():.0f}\u00a0%" for group in groups]
@@ -49,11 +53,11 @@ def clients(groups: Sequence[Group], shots: int) -> list[Markup]:
         f"Each client twice, in the order of what it scores after adapting: {gain[0]} of the "
         f"clients that took part gain by it{others}."
     )
-    label = f"Accuracy of each client before and after it adapts; {gain[0]} of those that took part gain"
+    label = f"Accuracy of each client before and after it adapts; {gain[0]} of the first gain by it"
     x = Axis("clients, the worst first, %", ticks=SHARES)
     return [
         summary,
-        picture(series, x, Axis("accuracy, %"), label, caption, [data]),
+        picture(series, x, Axis("accuracy, %"), label, caption, data),
     ]
 
 
@@ -73,7 +77,9 @@ def fits(some: Sequence[Fit], config: Config) -> Markup:
             f"before and after adapting to them: error {fit.error:.3g}"
         )
         drawn = chart(series, Axis("x"), Axis("y"), label, wide=340, high=240)
-        panels.append(tag("div", tag("h4", f"A wave that is {fit.rank}: error {fit.error:.3g}"), drawn))
+        panels.append(
+            tag("div", tag("h4", f"A wave that is {fit.rank}: error {fit.error:.3g}"), drawn)
+        )
         columns = [fit.x[::5], fit.wave[::5], fit.before[::5], fit.after[::5]]
         rows = [[f"{value:.3f}" for value in row] for row in zip(*columns, strict=True)]
         data.append(Table(f"The {fit.rank} wave", ["x", "the wave", "before", "after"], rows))
@@ -105,9 +111,13 @@ def memory(tracked: Tracked) -> list[Markup]:
     ]
     y = Axis("squared distance", log=wide([b for one in series for _, b in one.points]))
     rows = [[i + 1, float(tracked.memory[j]), float(tracked.start[j])] for i, j in enumerate(order)]
-    listed = Table("Tasks by tracking error", ["rank", "|u − v|²", "|w − v|²"], thinned(rows, LISTED))
+    listed = Table(
+        "Tasks by tracking error", ["rank", "|u − v|²", "|w − v|²"], thinned(rows, LISTED)
+    )
     x = Axis("tasks, the best tracked first, %", ticks=SHARES)
-    label = f"Tracking error of each task, mean {mean:.3g}, beside the distance of w, mean {start:.3g}"
+    label = (
+        f"Tracking error of each task, mean {mean:.3g}, beside the distance of w, mean {start:.3g}"
+    )
     caption = "Each task twice, in the order of its tracking error."
-    drawn = picture(series, x, y, label, caption, [listed])
+    drawn = picture(series, x, y, label, caption, listed)
     return [tag("div", tag("p", head), drawn, class_="pair")]

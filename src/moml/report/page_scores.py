@@ -22,6 +22,7 @@ from moml.run.score import asked
 from moml.run.table_score import levels
 from moml.run.train import Learner
 from moml.tasks.sine import unseen_waves
+from moml.types import Tasks
 
 TOOK_PART, UNSEEN_CLIENTS = "clients that took part", "clients that never took part"
 DRAWN, DRAWN_IMAGES = 100, 10  # samples for v of an endless task; images of a class
@@ -108,7 +109,7 @@ def _levels(run: Trained, plan: Plan, learner: Learner, shots: int) -> list[Leve
     if shots == 0:
         start = adapt.start
         adapt = adapt._replace(apply=lambda meta, support, hyper: start(meta))
-    named = {"unseen tasks": plan.built.unseen}
+    named: dict[str, Tasks | None] = {"unseen tasks": plan.built.unseen}
     if isinstance(config.problem, Clients):
         named = {TOOK_PART: plan.built.unseen, UNSEEN_CLIENTS: plan.built.strangers}
     return [
@@ -154,7 +155,9 @@ def _fits(run: Trained, plan: Plan, learner: Learner) -> list[Fit]:
         support = jax.tree.map(lambda leaf: leaf[0, : config.shots], tasks.fetch(i[None], drawn))
         models = learner.params, learner.adapt(support, config.test_steps)
         before, after = (np.asarray(predict(model, x[:, None]))[:, 0] for model in models)
-        samples = [(float(a), float(b)) for a, b in zip(support.x[:, 0], support.y[:, 0], strict=True)]
+        samples = [
+            (float(a), float(b)) for a, b in zip(support.x[:, 0], support.y[:, 0], strict=True)
+        ]
         wave = np.asarray(amplitude[i] * jnp.sin(phase[i] + x))
         fits.append(Fit(rank, float(errors[i]), np.asarray(x), wave, before, after, samples))
     return fits

@@ -15,6 +15,7 @@ from moml.report.page_html import (
     section,
     table,
     tag,
+    tiles,
 )
 from moml.report.page_runs import Row, Swept, Tabled, Trained
 from moml.run.config import Config, kind_of
@@ -52,17 +53,18 @@ def _named(name: str, config: Config) -> Markup:
     return join([tag("code", name), small])
 
 
-def settings(config: Config) -> Markup:
+def settings(run: Trained | Swept) -> Markup:
     """The settings that people look for, and behind them all, with a word on each."""
-    every = fields_of(config)
-    brief = [[tag("code", name), value(every[name])] for name in MAIN if name in every]
-    half = (len(brief) + 1) // 2
-    sides = [table(Table(caption, ["setting", "value"], rows))
-             for caption, rows in (("The main settings", brief[:half]), ("and further", brief[half:]))]  # fmt: skip
+    config, every = run.config, fields_of(run.config)
+    if isinstance(run, Swept):
+        every |= run.record["grid"] | {"seed": list(range(run.record["seeds"]))}
+    brief = [(tag("code", name), value(every[name])) for name in MAIN if name in every]
     rows = [[_named(name, config), value(every[name])] for name in every]
-    whole = table(Table("All settings, as the run resolved them", ["setting", "value"], rows))
-    return join([tag("div", *(tag("div", side) for side in sides), class_="pair"),
-                 folded(f"All {len(rows)} settings, with a word on each", whole)])  # fmt: skip
+    caption = "All settings, as the run resolved them"
+    whole = table(Table(caption, ["setting", "value"], rows, mixed=True))
+    return join(
+        [tiles(brief, "facts"), folded(f"All {len(rows)} settings, with a word on each", whole)]
+    )
 
 
 def value(given: Any) -> str:
@@ -77,54 +79,56 @@ def bare(toml: str) -> str:
 
 
 def _versions(found: Row) -> Markup:
-    rows = [[tag("code", name), str(value) if value != "" else "none"] for name, value in found.items()]
-    return folded("Versions it ran with", table(Table("As the run was begun", ["what", "value"], rows)))
+    rows = [
+        [tag("code", name), str(value) if value != "" else "none"] for name, value in found.items()
+    ]
+    return folded(
+        "Versions it ran with",
+        table(Table("As the run was begun", ["what", "value"], rows, mixed=True)),
+    )
 
 
 def repeated(run: Trained | Swept) -> Markup:
     """The commands and the configuration that give the same run."""
-    file = f"{re.sub(r'[^A-Za-z0-9_-]+', '-', run.folder.resolve().name).strip('-') or 'run'}.toml"
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", run.folder.resolve().name).strip("-") or "run"
+    command = f"train {name}.toml"
+    told = "With the same versions on the same machine it gives the same numbers to the last bit."
+    if not run.record["versions"].get("deterministic"):
+        told = "On this device XLA was not told to be deterministic: the last bits may differ."
     if isinstance(run, Swept):
-        grid = " ".join(f"{n}={','.join(f'{v:g}' for v in vs)}" for n, vs in run.record["grid"].items())
-        rest = f"sweep {file}{f' --grid {grid}' if grid else ''} --seeds {run.record['seeds']}"
-    else:
-        rest = f"train {file}"
-    whole = f"cat > {file} <<'END'\n{bare(run.record['config'])}END\nmoml {rest} --out {file.removesuffix('.toml')}-again\n"
-    same = run.record["versions"].get("deterministic")
-    told = (
-        "With the same versions on the same machine it gives the same numbers to the last bit."
-        if same
-        else "On this device XLA was not told to be deterministic: the last bits may differ."
-    )
-    changed = run.record.get("changed")
-    again = f" Changed on the way: {', '.join(name for names in changed for name in names)}; a run from the beginning is not the same." if changed else ""
-    return section(
-        "To repeat it", tag("p", told + again), code(whole), _versions(run.record["versions"])
-    )
+        grid = [f"{n}={','.join(map(repr, vs))}" for n, vs in run.record["grid"].items()]
+        command = " ".join([f"sweep {name}.toml", *(["--grid"] if grid else []), *grid])
+        command += f" --seeds {run.record['seeds']}"
+        told += " A sweep that is done in other parts may differ in the last bits."
+    if changed := run.record.get("changed"):
+        fields = ", ".join(name for names in changed for name in names)
+        told += f" Changed on the way: {fields}; begun anew, it is not the same run."
+    file = f"cat > {name}.toml <<'END'\n{bare(run.record['config'])}END\n"
+    block = code(f"{file}moml {command} --out {name}-again\n")
+    return section("To repeat it", tag("p", told), block, _versions(run.record["versions"]))
 
 
 def repeated_table(run: Tabled) -> Markup:
     """The command that gives the same run of a table, with the table's own file named TABLE."""
     about, kept = run.about, run.about.get("settings")
     option = lambda name, value: [f"--{name}", quote(str(value))] if value is not None else []
-    given = ["moml", "train", "--data", "TABLE"]
-    for name in ("task", "target", "order", "weight", "shots", "model", "seed"):
-        given += option(name, about[name])
+    given = [["moml", "train", "--data", "TABLE"]]
+    given += [option(name, about[name]) for name in ("task", "target", "order", "weight")]
+    given += [option(name, about[name]) for name in ("shots", "seed", "model")]
     if kept is not None:
         for name in ("hold_out", "missing", "members", "iterations"):
-            given += option(name.replace("_", "-"), kept[name])
+            given.append(option(name.replace("_", "-"), kept[name]))
         for name in ("inputs", "exclude"):
-            given += [f"--{name}", *map(quote, kept[name])] if kept[name] else []
-        given += ["--classification"] * kept["classification"] + ["--no-refit"] * (not kept["refit"])
-    lacking = None
+            given.append([f"--{name}", *map(quote, kept[name])] if kept[name] else [])
+        given.append(["--classification"] if kept["classification"] else [])
+        given.append([] if kept["refit"] else ["--no-refit"])
+    given.append(["--out", quote(f"{run.folder.resolve().name}-again")])
+    told = "TABLE is what it was trained on; the run keeps neither the table nor its place."
     if kept is None:
-        lacking = tag("p", "This run is of a version that did not keep all of its options: add those that were given.")
-    told = "TABLE is the file or folder that it was trained on; the run keeps neither it nor its place."
-    out = ["--out", quote(f"{run.folder.resolve().name}-again")]
+        told += " This run's version did not keep all options: add those that were given."
     return section(
         "To repeat it",
         tag("p", told),
-        join([lacking]),
-        code(" ".join([*given, *out]) + "\n"),
+        code(" \\\n    ".join(" ".join(words) for words in given if words) + "\n"),
         _versions(about.get("versions", {})),
     )

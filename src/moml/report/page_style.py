@@ -53,10 +53,15 @@ article > section { margin-top: clamp(1.75rem, 4vw, 2.5rem) }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: 1px;
   margin: 1.25rem 0 0; background: var(--line); border: 1px solid var(--line);
   border-radius: .5rem; overflow: hidden }
-.tiles > div { background: var(--page); padding: .75rem 1rem }
+.tiles > div { background: var(--page); padding: .75rem 1rem; display: flex;
+  flex-direction: column; justify-content: space-between }
 .tiles dt { color: var(--soft); font-size: .8125rem; line-height: 1.35 }
 .tiles dd { margin: .125rem 0 0; font-size: 1.375rem; font-weight: 620; letter-spacing: -.01em;
   font-variant-numeric: tabular-nums; overflow-wrap: anywhere }
+.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr));
+  gap: .75rem 1.25rem; margin: .75rem 0 }
+.facts dt { color: var(--soft); line-height: 1.4 }
+.facts dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums }
 .note { background: var(--note); border-left: 3px solid var(--note-line); padding: .625rem .875rem;
   border-radius: 0 .375rem .375rem 0; margin: 1rem 0; overflow-wrap: anywhere }
 .pair { display: grid; gap: 1.75rem 2.5rem;
@@ -96,6 +101,8 @@ summary { cursor: pointer; color: var(--link); font-size: .9375rem; width: fit-c
 .scroll { overflow-x: auto; margin-top: .75rem; max-width: 100% }
 table { border-collapse: collapse; font-size: .9375rem; line-height: 1.4 }
 caption { text-align: left; color: var(--soft); font-size: .875rem; padding-bottom: .375rem }
+caption span { position: sticky; left: 0; display: inline-block;
+  max-width: min(44rem, 100vw - 2rem) }
 th, td { text-align: left; vertical-align: baseline; padding: .35rem .9rem .35rem 0;
   border-bottom: 1px solid var(--line); font-weight: 400 }
 th + td, th + th, td + td { padding-left: .9rem }
@@ -104,16 +111,16 @@ td { white-space: nowrap } td.w { white-space: normal; min-width: 12rem }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 thead th.n { text-align: right }
 tbody th small { display: block; color: var(--soft); font-size: .8125rem }
-tr.best > * { font-weight: 640 }
-code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
-  font-size: .875em }
+code, pre { font-size: .875em;
+  font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace }
 .kicker { font-size: .9375rem; letter-spacing: 0; font-weight: 600; display: inline }
 .kicker + p { display: inline; margin-left: .75rem; font-size: .9375rem }
 .one article:first-child { border-top: 0; margin-top: 0 }
 .one h2 { font-size: clamp(1.6rem, 4.5vw, 2.2rem); letter-spacing: -.015em; font-weight: 680 }
 .tall { max-height: 22rem; overflow-y: auto }
-pre { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; margin: .75rem 0;
-  padding: .75rem 1rem; overflow-x: auto; line-height: 1.5; user-select: all; tab-size: 2 }
+pre { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
+  margin: .75rem 0; padding: .75rem 1rem; overflow-x: auto; line-height: 1.5; user-select: all; tab-size: 2 }
+@media (max-width: 40rem) { svg text { font-size: 15px } }
 @media print {
   :root { --page: #fff; --card: #f6f6f4; --ink: #000; --soft: #444; --line: #bbb; --grid: #ddd;
     --note: #fff; --c0: #0069a8; --c1: #c0420b; --c2: #007a5a; --c3: #a03e86; --c4: #7a5c00;

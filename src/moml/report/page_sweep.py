@@ -67,7 +67,8 @@ def body(run: Swept) -> list[Any]:
     points, measure = ranked(run), run.measure
     best = points[0]
     method = join([tag("code", run.config.method), f", {RECIPES[run.config.method].summary}"])
-    told = f"; on {problem_in_words(run.config)}: {len(points):,} settings with {best.seeds} seeds each."
+    seeds = f"{len(points):,} settings with {best.seeds} seeds each"
+    told = f"; on {problem_in_words(run.config)}: {seeds}."
     lost = sum(point.seeds - len(point.scores) for point in points)
     end = "" if best.mean is None else f" The best of them is {best.name}."
     pairs = [
@@ -85,12 +86,20 @@ def body(run: Swept) -> list[Any]:
     ]  # fmt: skip
     columns = ["rank", *names, measure.axis, "spread of seeds", f"lost of {best.seeds}"]
     caption = "Settings by their last score, a mean over seeds; those that lost some come last"
-    parts.append(section("Settings by score", _map(run, points), table(Table(caption, columns, rows))))
+    parts.append(
+        section("Settings by score", _map(run, points), table(Table(caption, columns, rows)))
+    )
     shown = [point for point in points if point.scores][:LINES]
     drawn = curves([Curve(p.name, p.rows, i) for i, p in enumerate(shown)], measure)
     if drawn:
-        words = f"Means over seeds{f', of the best {LINES} settings' if len(points) > LINES else ''}."
-        parts.append(section("Learning curves", tag("p", words, class_="soft"), tag("div", *drawn, class_="pair")))
+        words = (
+            f"Means over seeds{f', of the best {LINES} settings' if len(points) > LINES else ''}."
+        )
+        parts.append(
+            section(
+                "Learning curves", tag("p", words, class_="soft"), tag("div", *drawn, class_="pair")
+            )
+        )
     return parts
 
 
@@ -119,5 +128,7 @@ def _map(run: Swept, points: list[Point]) -> Markup:
             for (a, b), ends in zip(one.points, one.band, strict=True)]  # fmt: skip
     data = Table("Scores by setting", ["line", along, "mean", "lowest seed", "highest seed"], rows)
     caption = "Mean over seeds; the bands reach from the lowest seed to the highest."
-    label = f"Line chart of {run.measure.axis} against {along}; the best setting is {points[0].name}"
-    return picture(series, x, y, label, caption, [data])
+    label = (
+        f"Line chart of {run.measure.axis} against {along}; the best setting is {points[0].name}"
+    )
+    return picture(series, x, y, label, caption, data)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from moml.report.page_curves import Known, by_known
-from moml.report.page_html import Markup, Table, join, note, section, table, tag, tiles
+from moml.report.page_html import Markup, Table, join, note, section, table, tag, tiles, upper
+from moml.report.page_known import Known, by_known
 from moml.report.page_runs import Measure, Row, Tabled
 from moml.report.table_scores import verdict
 
@@ -62,7 +62,7 @@ def body(run: Tabled) -> list[Any]:
         ("tasks that it keeps", f"{run.tasks:,}"),
         ("rows scored", f"{run.rows[0]['rows']:,}"),
     ]
-    parts: list[Any] = [lead(run), tiles(pairs), tag("p", _upper(verdict(run.rows)) + ".")]
+    parts: list[Any] = [lead(run), tiles(pairs), tag("p", upper(verdict(run.rows)) + ".")]
     each = list(dict.fromkeys(row["metric"] for row in run.rows))
     pictures = [figure for name in each for figure in _pictures(run.rows, name)]
     parts.append(section("Scores by known rows", tag("div", *pictures, class_="pair")))
@@ -79,10 +79,16 @@ def _pictures(rows: Sequence[Row], metric: str) -> list[Markup]:
     measure = METRICS[metric]
     models = list(dict.fromkeys(row["model"] for row in rows))
     lines = [known(rows, metric, model, model, i) for i, model in enumerate(models)]
-    caption = f"{_upper(measure.words)} on the same rows of the same held-out tasks, by how many of their other rows are known."
+    caption = (
+        f"{upper(measure.words)} on the same rows of the same held-out tasks, by how many of "
+        "their other rows are known."
+    )
     made = [by_known(lines, measure, "rows", caption, bands=False)]
     if lines[0].low:
-        caption = "The same for the tasks one by one: the band holds all but the lowest and the highest tenth of the tasks' own scores."
+        caption = (
+            "The same for the tasks one by one: the band holds all but the lowest and the highest "
+            "tenth of the tasks' own scores."
+        )
         made.append(by_known(lines[:2], measure, "rows", caption))
     return made
 
@@ -95,7 +101,7 @@ def _score_table(rows: Sequence[Row], metric: str) -> Table:
         own = {row["shots"]: row for row in mine if row["model"] == model}
         named = join([model, tag("small", MODELS[model])])
         lines.append([named, *(f"{own[k]['mean']:.4g} ± {own[k]['std']:.2g}" for k in shots)])
-    words = f"{_upper(METRICS[metric].words)} by known rows; ± is the spread of the tasks' own"
+    words = f"{upper(METRICS[metric].words)} by known rows; ± is the spread of the tasks' own"
     return Table(words, ["model", *(str(k) for k in shots)], lines)
 
 
@@ -105,7 +111,8 @@ def _tried(about: Row) -> list[Markup]:
         for one in about["personal"]["scores"]
     ]
     columns = ["kind of network", "eta", "beta", "loss", "averaged into the model"]
-    told = f"Loss on {about['personal']['scores'][0]['tasks']:,} training tasks that decided when to stop and what to average"
+    tasks = about["personal"]["scores"][0]["tasks"]
+    told = f"Loss on {tasks:,} training tasks that decided when to stop and what to average"
     return [table(Table(told, columns, rows))]
 
 
@@ -113,15 +120,21 @@ def _columns(about: Row) -> Table:
     inputs, target = about["columns"]["inputs"], about["columns"]["target"]
     role = {about[name]: name for name in ("task", "order", "weight") if about[name]}
     rows = [[target["name"], target["kind"], "target"]]
-    rows += [[name, "–", told] for name, told in role.items() if name not in {i["name"] for i in inputs}]
     rows += [
-        [one["name"], one["kind"], " and ".join(["input", *([role[one["name"]]] if one["name"] in role else [])])]
+        [name, "–", told] for name, told in role.items() if name not in {i["name"] for i in inputs}
+    ]
+    rows += [
+        [
+            one["name"],
+            one["kind"],
+            " and ".join(["input", *([role[one["name"]]] if one["name"] in role else [])]),
+        ]
         for one in inputs
     ]
     apart = {row[0] for row in rows}
-    rows += [[name, "–", f"left out: {why}"] for name, why in about["columns"]["left_out"].items() if name not in apart]
+    rows += [
+        [name, "–", f"left out: {why}"]
+        for name, why in about["columns"]["left_out"].items()
+        if name not in apart
+    ]
     return Table("Columns of the table, and what became of them", ["column", "kind", "role"], rows)
-
-
-def _upper(words: str) -> str:
-    return words[:1].upper() + words[1:]

@@ -7,10 +7,11 @@ import numpy as np
 
 from moml.algorithms.recipes import RECIPES
 from moml.report.client_tables import NAMES, cost_line, size
-from moml.report.page_curves import Curve, Known, by_known, curves, spread, tenths
+from moml.report.page_curves import Curve, curves
 from moml.report.page_html import Markup, Table, join, note, section, table, tag, tiles
+from moml.report.page_known import Known, by_known, over_tasks, tenths
 from moml.report.page_parts import clients, fits, memory
-from moml.report.page_runs import Trained
+from moml.report.page_runs import Row, Trained
 from moml.report.page_scores import TOOK_PART, Level, Looked
 from moml.run.client_scores import figures_of
 from moml.run.config import Config
@@ -50,14 +51,21 @@ def lead(run: Trained) -> Markup:
     config = run.config
     done = run.rows[-1] if run.rows else {"iterations": 0, "samples": 0}
     method = join([tag("code", config.method), f", {RECIPES[config.method].summary}"])
-    began = f"; on {problem_in_words(config)}, {done['iterations']:,} iterations, seed {config.seed}."
-    score = "" if run.score is None else f" Its last score is {run.measure.say(run.score)}: {scored_in_words(run)}."
+    began = (
+        f"; on {problem_in_words(config)}, {done['iterations']:,} iterations, seed {config.seed}."
+    )
+    score = (
+        ""
+        if run.score is None
+        else f" Its last score is {run.measure.say(run.score)}: {scored_in_words(run)}."
+    )
     return tag("p", method, began, score, class_="lead")
 
 
 def figures(run: Trained, looked: Looked) -> list[tuple[str, str]]:
     """The figures that stand at the top."""
-    done = run.rows[-1] if run.rows else {"iterations": 0, "samples": 0, "loss": None}
+    nothing: Row = {"iterations": 0, "samples": 0, "loss": None}
+    done = run.rows[-1] if run.rows else nothing
     loss = "–" if done["loss"] is None else f"{done['loss']:.4g}"
     pairs = [(f"{run.measure.words}, last score", run.measure.say(run.score))]
     for group in looked.groups:
@@ -65,7 +73,9 @@ def figures(run: Trained, looked: Looked) -> list[tuple[str, str]]:
         if group.name == "took-part":
             pairs.append(("worst tenth of the clients", run.measure.say(found["worst_decile"])))
         else:
-            pairs.append((f"clients that {NAMES[group.name]}", run.measure.say(found["test_accuracy"])))
+            pairs.append(
+                (f"clients that {NAMES[group.name]}", run.measure.say(found["test_accuracy"]))
+            )
     if "cost" in done:
         pairs.append(("sent, both ways", size(done["cost"]["down"] + done["cost"]["up"])))
     pairs += [("training loss, last", loss), ("samples drawn", f"{done['samples']:,}")]
@@ -121,14 +131,15 @@ def _scores(run: Trained, looked: Looked) -> list[Markup]:
     each = {level.shots: level.each for level in levels if level.who != TOOK_PART}
     if not looked.groups and {0, config.shots} <= set(each):
         known = f"{config.shots} {what} known"
-        pictures.append(spread(each[0], each[config.shots], run.measure, known))
+        pictures.append(over_tasks(each[0], each[config.shots], run.measure, known))
     parts = [tag("div", *pictures, class_="pair"), table(_score_table(run, levels, what))]
     if looked.alone is not None:
         together = each[config.shots].mean()
         parts.append(tag("p", (
             f"These scores ask about all images of a task together, and batch statistics let an "
             f"answer depend on the others. Asked one image at a time, the accuracy with "
-            f"{config.shots} known a class is {looked.alone:.1f}\u00a0% instead of {together:.1f}\u00a0%."
+            f"{config.shots} known a class is {looked.alone:.1f}\u00a0% instead of "
+            f"{together:.1f}\u00a0%."
         )))  # fmt: skip
     return parts
 
@@ -142,7 +153,7 @@ def _score_table(run: Trained, levels: Sequence[Level], what: str) -> Table:
         mean = f"{level.each.mean():.4g} ± {error:.2g}"
         who = [level.who] if several else []
         rows.append([level.shots, *who, mean, *quantiles, len(level.each)])
-    head = [f"known {what}", *(["of"] if several else []), run.measure.axis]
+    head = [f"known {what}", *(["of"] if several else []), f"{run.measure.axis} ± standard error"]
     steps = "1 step" if run.config.test_steps == 1 else f"{run.config.test_steps} steps"
-    caption = f"The newest model after {steps} on so many {what}, ± the standard error; 0 is the model as it comes"
+    caption = f"The newest model after {steps} on so many {what}; 0 is the model as it comes"
     return Table(caption, [*head, "a tenth is below", "median", "a tenth is above", "tasks"], rows)
