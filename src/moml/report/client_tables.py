@@ -84,7 +84,7 @@ def cost_line(cost: Mapping[str, int]) -> str:
     )
 
 
-def size(count: float) -> str:
+def size(count: float | int) -> str:
     """Bytes in words.
 
     >>> size(1_500_000), size(0)

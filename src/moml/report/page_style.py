@@ -119,7 +119,7 @@ code, pre { font-size: .875em;
 .one h2 { font-size: clamp(1.6rem, 4.5vw, 2.2rem); letter-spacing: -.015em; font-weight: 680 }
 .tall { max-height: 22rem; overflow-y: auto }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
-  margin: .75rem 0; padding: .75rem 1rem; overflow-x: auto; line-height: 1.5; user-select: all; tab-size: 2 }
+  margin: .75rem 0; padding: .75rem 1rem; overflow-x: auto; line-height: 1.5; user-select: all }
 @media (max-width: 40rem) { svg text { font-size: 15px } }
 @media print {
   :root { --page: #fff; --card: #f6f6f4; --ink: #000; --soft: #444; --line: #bbb; --grid: #ddd;

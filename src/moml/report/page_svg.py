@@ -33,10 +33,10 @@ class Axis(NamedTuple):
     log: bool = False
     show: Callable[[float], str] | None = None
     zero: bool = False  # begins at 0
-    ticks: Sequence[float] = ()  # else what is round
+    ticks: Sequence[float | int] = ()  # else what is round
 
 
-def short(value: float) -> str:
+def short(value: float | int) -> str:
     """A number of few letters.
 
     >>> [short(v) for v in (0, 0.05, 12, 1500, 2.5e6, 3e9, 1e-7)]
@@ -51,7 +51,7 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def nice(low: float, high: float, most: int = 6) -> list[float]:
+def nice(low: float | int, high: float | int, most: int = 6) -> list[float]:
     """Round numbers from low to high.
 
     >>> nice(0, 97), nice(0.12, 0.31)
@@ -64,7 +64,7 @@ def nice(low: float, high: float, most: int = 6) -> list[float]:
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
-def decades(low: float, high: float, most: int = 7) -> list[float]:
+def decades(low: float | int, high: float | int, most: int = 7) -> list[float]:
     """Round numbers of a logarithmic axis.
 
     >>> decades(0.3, 40)
@@ -85,23 +85,23 @@ class Scale(NamedTuple):
     axis: Axis
     low: float
     high: float
-    start: float
-    end: float
+    start: int
+    end: int
 
-    def at(self, value: float) -> float:
+    def at(self, value: float | int) -> float:
         """Where a value lies."""
         bend = math.log10 if self.axis.log else float
         low, high = bend(self.low), bend(self.high)
         return self.start + (self.end - self.start) * (bend(value) - low) / (high - low)
 
     @property
-    def ticks(self) -> Sequence[float]:
+    def ticks(self) -> Sequence[float | int]:
         """The values that are named."""
         round_ = decades if self.axis.log else nice
         return self.axis.ticks or round_(self.low, self.high)
 
 
-def scaled(axis: Axis, values: Sequence[float], start: float, end: float, room: float) -> Scale:
+def scaled(axis: Axis, values: Sequence[float | int], start: int, end: int, room: float) -> Scale:
     """The scale that holds these values, with some room around them."""
     given = [*values, *axis.ticks] or [0.0, 1.0]
     low, high = min(given), max(given)
@@ -208,7 +208,7 @@ def legend(series: Sequence[Series]) -> Markup:
         if one.line:
             swatch.append(tag("line", class_=name, stroke_dasharray=dash, x1=1, x2=33, y1=7, y2=7))
         if one.marks:
-            swatch.append(mark(style, 17, 7, hollow=one.hollow))
+            swatch.append(mark(style, 17.0, 7.0, hollow=one.hollow))
         picture = tag("svg", *swatch, viewBox="0 0 34 14", aria_hidden="true")
         items.append(tag("li", picture, one.name))
     return tag("ul", *items, class_="legend")
