@@ -102,7 +102,7 @@ def table(given: Table) -> Markup:
         tag("thead", tag("tr", *head)),
         tag("tbody", *rows),
     )
-    return tag("div", whole, class_="scroll", role="region", aria_label=given.caption, tabindex="0")
+    return tag("div", whole, class_="scroll", role="group", aria_label=given.caption, tabindex="0")
 
 
 def folded(summary: str, *children: Any) -> Markup:

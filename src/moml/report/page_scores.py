@@ -12,6 +12,7 @@ from jaxtyping import Float
 from moml.algorithms.diagnostics import samples_of, tracking_error
 from moml.errors import MomlError
 from moml.models import mlp
+from moml.report.client_tables import NAMES
 from moml.report.page_runs import Trained
 from moml.run.client_scores import Group
 from moml.run.config import Config
@@ -26,7 +27,7 @@ from moml.tasks.sine import unseen_waves
 from moml.types import Tasks
 
 UNSEEN_TASKS = "unseen tasks"
-TOOK_PART, NEVER = "clients that took part", "clients that never took part"
+TOOK_PART, NEVER = NAMES["took-part"], NAMES["unseen"]
 DRAWN, DRAWN_IMAGES = 100, 10  # samples for v of an endless task; images of a class
 TRACKED, AT_ONCE = 1000, 64  # tasks, at most; side by side
 OWN = "ditto"  # what its clients keep is a model of their own, no memory of one

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from moml.report.page_html import Markup, tag
 
 WIDE, HIGH = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 48
+LEFT, RIGHT, TOP, BOTTOM = 66, 14, 12, 48
 STYLES = 8  # colours; each has dashes and a marker of its own
 DASHES = (None, "7 4", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 3", "14 3 3 3")
 Point = tuple[float, float]
@@ -189,7 +189,7 @@ def chart(
         parts.append(tag("line", class_="tick", x1=at, x2=at, y1=base, y2=base + 4))
         parts.append(tag("text", show_x(value), x=at, y=base + 18, text_anchor="middle"))
     parts.append(tag("line", class_="axis", x1=LEFT, x2=right, y1=base, y2=base))
-    turned = f"translate(12 {(TOP + base) / 2:g}) rotate(-90)"
+    turned = f"translate(11 {(TOP + base) / 2:g}) rotate(-90)"
     centre = (LEFT + right) / 2
     parts.append(tag("text", x.title, class_="t", x=centre, y=high - 8, text_anchor="middle"))
     parts.append(tag("text", y.title, class_="t", transform=turned, text_anchor="middle"))

@@ -126,7 +126,8 @@ def known_of(levels: Sequence[Level], name: str | None = None, style: int = 0) -
 def _scores(run: Trained, looked: Looked) -> list[Markup]:
     config, levels = run.config, looked.levels
     what = "samples a class" if isinstance(config.problem, Episodes) else "samples"
-    caption = "Mean over tasks; the band holds all but the lowest and the highest tenth of them."
+    them = "clients" if looked.groups else "tasks"
+    caption = f"Mean over {them}; the band holds all but the lowest and the highest tenth of them."
     pictures = [by_known(known_of(levels), run.measure, what, caption)]
     each = {level.shots: level.each for level in levels if level.who != TOOK_PART}
     if not looked.groups and {0, config.shots} <= set(each):
@@ -153,7 +154,11 @@ def _score_table(run: Trained, levels: Sequence[Level], what: str) -> Table:
         mean = f"{level.each.mean():.4g} ± {error:.2g}"
         who = [level.who] if several else []
         rows.append([level.shots, *who, mean, *quantiles, len(level.each)])
-    head = [f"known {what}", *(["of"] if several else []), f"{run.measure.axis} ± standard error"]
+    head = [
+        f"known {what}",
+        *(["clients"] if several else []),
+        f"{run.measure.axis} ± standard error",
+    ]
     steps = "1 step" if run.config.test_steps == 1 else f"{run.config.test_steps} steps"
     caption = f"The newest model after {steps} on so many {what}; 0 is the model as it comes"
     return Table(caption, [*head, "a tenth is below", "median", "a tenth is above", "tasks"], rows)
