@@ -12,6 +12,7 @@ from moml.report.page_svg import Axis, Series
 
 BEYOND = 20  # times what most tasks have is off the picture
 CLOSE = 0.07  # of an axis is too near for two ticks
+STEPS = 201  # points of a line of shares
 OUTER = 0.02  # of the tasks on either side, whose errors may be of any size
 
 
@@ -89,11 +90,11 @@ def _table(some: Sequence[Known], measure: Measure, what: str) -> Table:
 def over_tasks(before: Any, after: Any, measure: Measure, what: str) -> Markup:
     """Which share of the tasks scores at most so much, before they adapt and after."""
     outer = 0.0 if measure.higher else OUTER
-    shares = np.linspace(outer, 1 - outer, 49)
+    shares = np.linspace(outer, 1 - outer, STEPS)
     named = {"after adapting": np.asarray(after), "before": np.asarray(before)}
     series = []
     for style, (name, each) in enumerate(named.items()):
-        values = np.quantile(each, shares)
+        values = np.quantile(each, shares, method="inverted_cdf")
         points = [(float(v), 100 * float(s)) for v, s in zip(values, shares, strict=True)]
         series.append(Series(name, points, style, marks=False))
     x = Axis(measure.axis, log=not measure.unit and wide([a for s in series for a, _ in s.points]))
@@ -103,7 +104,7 @@ def over_tasks(before: Any, after: Any, measure: Measure, what: str) -> Markup:
     rows = [[f"{100 * q:.0f} %", float(a), float(b)] for q, a, b in cells]
     data = Table("What a share of the tasks is at or below", ["share", *named], rows)
     caption = (
-        f"The tasks one by one, {what}: how many of them have at most this {measure.words}. A line "
+        f"The tasks one by one, with {what}: how many of them have at most this {measure.words}. A line "
         f"further to the {'right' if measure.higher else 'left'} is better"
         f"{'' if measure.higher else '; the outermost fiftieths are left out'}."
     )

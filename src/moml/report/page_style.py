@@ -110,7 +110,7 @@ thead th { font-weight: 600; border-bottom-color: var(--soft); vertical-align: b
 td { white-space: nowrap } td.w { white-space: normal; min-width: 12rem }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 thead th.n { text-align: right }
-tbody th { min-width: 5.5rem }
+tbody th { min-width: 5.5rem } tbody th:has(small) { min-width: 9.5rem }
 tbody th small { display: block; color: var(--soft); font-size: .8125rem }
 code, pre { font-size: .875em;
   font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace }

@@ -16,11 +16,12 @@ Values = tuple[tuple[str, float], ...]
 
 
 class Point(NamedTuple):
-    """A point of the grid: the last scores of its seeds, and the mean of their lines of metrics."""
+    """A point of the grid: its seeds' last scores, how many were lost, the mean of their lines."""
 
     values: Values
     scores: list[float]
     seeds: int
+    lost: int
     rows: list[Row]
 
     @property
@@ -43,7 +44,7 @@ def ranked(run: Swept) -> list[Point]:
     points = [_point(values, mine) for values, mine in members.items()]
     sign = -1 if run.measure.higher else 1
     worth = lambda point: np.inf if point.mean is None else sign * point.mean
-    return sorted(points, key=lambda point: (point.seeds - len(point.scores), worth(point)))
+    return sorted(points, key=lambda point: (point.lost, worth(point)))
 
 
 def _point(values: Values, members: list[list[Row]]) -> Point:
@@ -55,7 +56,7 @@ def _point(values: Values, members: list[list[Row]]) -> Point:
         dict(lines[0]) | {name: mean([line[name] for line in lines]) for name in ("loss", "score")}
         for lines in zip(*members, strict=False)
     ]
-    return Point(values, scores, len(members), rows)
+    return Point(values, scores, len(members), sum(lost), rows)
 
 
 def _scored(row: Row) -> bool:
@@ -69,7 +70,7 @@ def body(run: Swept) -> list[Any]:
     method = join([tag("code", run.config.method), f", {RECIPES[run.config.method].summary}"])
     seeds = f"{len(points):,} settings with {best.seeds} seeds each"
     told = f"; on {problem_in_words(run.config)}: {seeds}."
-    lost = sum(point.seeds - len(point.scores) for point in points)
+    lost = sum(point.lost for point in points)
     end = "" if best.mean is None else f" The best of them is {best.name}."
     pairs = [
         (f"best {measure.words}", measure.say(best.mean)),
@@ -81,7 +82,7 @@ def body(run: Swept) -> list[Any]:
     names = list(run.record["grid"])
     rows = [
         [place, *(f"{value:g}" for _, value in point.values), measure.say(point.mean),
-         float(np.std(point.scores)) if point.scores else None, point.seeds - len(point.scores)]
+         float(np.std(point.scores)) if point.scores else None, point.lost]
         for place, point in enumerate(points, start=1)
     ]  # fmt: skip
     columns = ["rank", *names, measure.axis, "spread of seeds", f"lost of {best.seeds}"]

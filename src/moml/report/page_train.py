@@ -131,8 +131,9 @@ def _scores(run: Trained, looked: Looked) -> list[Markup]:
     pictures = [by_known(known_of(levels), run.measure, what, caption)]
     each = {level.shots: level.each for level in levels if level.who != TOOK_PART}
     if not looked.groups and {0, config.shots} <= set(each):
-        known = f"{config.shots} {what} known"
-        pictures.append(over_tasks(each[0], each[config.shots], run.measure, known))
+        known = what.replace("samples", "sample") if config.shots == 1 else what
+        both = each[0], each[config.shots]
+        pictures.append(over_tasks(*both, run.measure, f"{config.shots} known {known}"))
     parts = [tag("div", *pictures, class_="pair"), table(_score_table(run, levels, what))]
     if looked.alone is not None:
         together = each[config.shots].mean()
