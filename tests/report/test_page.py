@@ -10,7 +10,7 @@ import pytest
 
 import moml
 from moml.algorithms.diagnostics import samples_of, tracking_error
-from moml.errors import CheckpointError
+from moml.errors import CheckpointError, DataError
 from moml.report.page import report
 from moml.report.page_runs import read_run
 from moml.report.page_settings import bare
@@ -78,6 +78,20 @@ def test_what_is_computed_is_what_the_library_says(sine, looked):
         np.testing.assert_allclose(predict(mine, fit.x[:, None])[:, 0], fit.after)
         np.testing.assert_allclose(predict(learner.params, fit.x[:, None])[:, 0], fit.before)
         np.testing.assert_allclose(np.interp(x[:, 0], fit.x, fit.wave), y[:, 0], atol=0.01)
+
+
+def test_tasks_that_diverge_do_not_spoil_the_pictures(sine, looked, tmp_path, monkeypatch):
+    first, second, third = looked.levels
+    wild = [
+        first,
+        second._replace(each=np.where(np.arange(20) < 1, np.inf, second.each)),
+        third._replace(each=np.where(np.arange(20) < 8, np.inf, third.each)),
+    ]
+    fits = [fit._replace(after=np.full_like(fit.after, np.nan)) for fit in looked.fits]
+    spoiled = looked._replace(levels=wild, fits=fits)
+    monkeypatch.setattr("moml.report.page.look", lambda run, done: spoiled)
+    made = page(tmp_path / "page.html", sine, scores=True)
+    assert "Beyond the picture, since some tasks diverge: inf at 1; inf at 2." in made.words
 
 
 def test_without_scores_nothing_is_computed(sine, tmp_path, monkeypatch):
@@ -196,6 +210,15 @@ def test_a_stopped_run_that_once_diverged_is_unfinished(plain, tmp_path):
     with open(stopped / "log.txt", "a") as log:
         log.write("2026-01-01T00:00:00Z INFO maml: from step 20 of 60\n")
     assert read_run(stopped, "it").state.word == "unfinished"
+
+
+@pytest.mark.parametrize("line", ['{"step": 1}', "nothing"])
+def test_metrics_of_another_kind_are_refused(plain, tmp_path, line):
+    other = tmp_path / "other"
+    shutil.copytree(plain, other)
+    (other / "metrics.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match="line 1 of"):
+        read_run(other, "it")
 
 
 def test_what_is_to_be_copied_gives_the_same_configuration(sine):

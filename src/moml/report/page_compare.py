@@ -11,7 +11,8 @@ from moml.report.page_scores import Looked
 from moml.report.page_settings import fields_of, value
 from moml.report.page_sweep import ranked
 from moml.report.page_table import METRICS, known, main_metric
-from moml.report.page_train import known_of
+from moml.report.page_train import known_of, samples_in_words
+from moml.run.config import kind_of
 
 
 def compared(runs: Sequence[Run], looked: Sequence[Looked]) -> list[Markup]:
@@ -22,11 +23,12 @@ def compared(runs: Sequence[Run], looked: Sequence[Looked]) -> list[Markup]:
     for place, (run, found) in enumerate(zip(runs, looked, strict=True)):
         match run:
             case Trained():
-                trained.setdefault(run.measure.axis, []).append((place, run, found))
+                p = run.config.problem
+                alike = (kind_of(p), getattr(p, "dataset", None))
+                trained.setdefault(alike, []).append((place, run, found))
             case Tabled():
-                tabled.setdefault((run.about["target"], main_metric(run.rows)), []).append(
-                    (place, run)
-                )
+                about = (run.about["target"], main_metric(run.rows))
+                tabled.setdefault(about, []).append((place, run))
     for group in trained.values():
         if len(group) > 1:
             parts += _trained(group)
@@ -37,10 +39,8 @@ def compared(runs: Sequence[Run], looked: Sequence[Looked]) -> list[Markup]:
 
 
 def _overview(runs: Sequence[Run]) -> Table:
-    rows = []
-    for run in runs:
-        link = tag("a", run.name, href=f"#run-{list(runs).index(run) + 1}")
-        rows.append([link, *_line(run)])
+    link = lambda place, run: tag("a", run.name, href=f"#run-{place}")
+    rows = [[link(place, run), *_line(run)] for place, run in enumerate(runs, start=1)]
     columns = ["run", "state", "method", "score", "what it is", "samples drawn"]
     return Table("The runs on this page", columns, rows)
 
@@ -83,7 +83,9 @@ def _trained(group: Sequence[tuple[int, Trained, Looked]]) -> list[Markup]:
         lines += known_of(first, run.name, place)
     if len(lines) > 1:
         told = "Newest models, mean over tasks; each run's own section has the spread."
-        drawn.insert(0, by_known(lines, measure, "samples", told, bands=False))
+        drawn.insert(
+            0, by_known(lines, measure, samples_in_words(runs[0].config), told, bands=False)
+        )
     if drawn:
         parts.append(section("Together", tag("div", *drawn, class_="pair")))
     return parts

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-VOID = ("meta", "path", "line", "rect", "circle", "polygon", "polyline")
+VOID = ("meta", "line", "rect", "circle", "polygon", "polyline")
 
 
 class Markup(str):
@@ -23,9 +23,9 @@ def safe(value: Any) -> Markup:
     return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
 
 
-def join(parts: Iterable[Any], between: str = "") -> Markup:
+def join(parts: Iterable[Any]) -> Markup:
     """Parts after one another; those that are None are left out."""
-    return Markup(between.join(safe(part) for part in parts if part is not None))
+    return Markup("".join(safe(part) for part in parts if part is not None))
 
 
 def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
@@ -44,7 +44,7 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
 class Table(NamedTuple):
     """Columns and rows of text or numbers; the first cell of a row names it.
 
-    Columns that begin with a number are set to the right, unless they are `mixed`.
+    Columns of numbers are set to the right, unless the table is `mixed`.
     """
 
     caption: str
@@ -129,9 +129,9 @@ def code(text: str) -> Markup:
     return tag("pre", tag("code", text), class_="tall", tabindex="0")
 
 
-def section(title: str, *children: Any, level: int = 3, id_: str | None = None) -> Markup:
+def section(title: str, *children: Any) -> Markup:
     """A heading, and what stands under it."""
-    return tag("section", tag(f"h{level}", title), *children, id=id_)
+    return tag("section", tag("h3", title), *children)
 
 
 def tiles(pairs: Sequence[tuple[Any, str]], kind: str = "tiles") -> Markup:

@@ -29,7 +29,7 @@ class Known(NamedTuple):
 
 def tenths(each: Any) -> tuple[float, float]:
     """What a tenth of the tasks is below, and what a tenth is above."""
-    low, high = np.quantile(np.asarray(each), [0.1, 0.9])
+    low, high = np.quantile(np.asarray(each), [0.1, 0.9], method="inverted_cdf")
     return float(low), float(high)
 
 
@@ -40,7 +40,8 @@ def by_known(
     series, beyond = [], []
     top = np.inf if measure.higher else BEYOND * _typical(some)
     for one in some:
-        seen = [i for i, mean in enumerate(one.mean) if mean <= top]
+        upper_ends = one.high if bands and one.high else one.mean
+        seen = [i for i, mean in enumerate(one.mean) if mean <= top and np.isfinite(upper_ends[i])]
         points = [(float(one.shots[i]), one.mean[i]) for i in seen]
         band = [(one.low[i], one.high[i]) for i in seen] if bands and one.low else []
         series.append(Series(one.name, points, one.style, band))
@@ -60,7 +61,8 @@ def by_known(
 
 def _typical(some: Sequence[Known]) -> float:
     """The highest of what most tasks have, or where that is not known of the middle mean."""
-    return max(max(one.high) if one.high else float(np.median(one.mean)) for one in some)
+    found = [high for one in some for high in one.high or [float(np.median(one.mean))]]
+    return max((high for high in found if np.isfinite(high)), default=0.0)
 
 
 def _apart(at: Sequence[int]) -> list[float]:
@@ -95,17 +97,19 @@ def over_tasks(before: Any, after: Any, measure: Measure, what: str) -> Markup:
     series = []
     for style, (name, each) in enumerate(named.items()):
         values = np.quantile(each, shares, method="inverted_cdf")
-        points = [(float(v), 100 * float(s)) for v, s in zip(values, shares, strict=True)]
+        pairs = zip(values.tolist(), (100 * shares).tolist(), strict=True)
+        points = [(value, share) for value, share in pairs if np.isfinite(value)]
         series.append(Series(name, points, style, marks=False))
     x = Axis(measure.axis, log=not measure.unit and wide([a for s in series for a, _ in s.points]))
     y = Axis("share of the tasks, %", ticks=(0, 25, 50, 75, 100))
     tens = np.arange(1, 10) / 10
-    cells = zip(tens, *(np.quantile(each, tens) for each in named.values()), strict=True)
+    at = lambda each: np.quantile(each, tens, method="inverted_cdf")
+    cells = zip(tens, *map(at, named.values()), strict=True)
     rows = [[f"{100 * q:.0f} %", float(a), float(b)] for q, a, b in cells]
     data = Table("What a share of the tasks is at or below", ["share", *named], rows)
     caption = (
-        f"The tasks one by one, with {what}: how many of them have at most this {measure.words}. A line "
-        f"further to the {'right' if measure.higher else 'left'} is better"
+        f"The tasks one by one, with {what}: how many of them have at most this {measure.words}. "
+        f"A line further to the {'right' if measure.higher else 'left'} is better"
         f"{'' if measure.higher else '; the outermost fiftieths are left out'}."
     )
     middle = {name: f"{np.median(each):.4g}" for name, each in named.items()}

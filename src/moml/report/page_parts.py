@@ -65,7 +65,9 @@ def fits(some: Sequence[Fit], config: Config) -> Markup:
     """Unseen waves with the model before and after it adapts to some of their samples."""
     panels, data = [], []
     for fit in some:
-        line = lambda values, x=fit.x: list(zip(map(float, x), map(float, values), strict=True))
+        line = lambda values, x=fit.x: [
+            (float(a), float(b)) for a, b in zip(x, values, strict=True) if np.isfinite(b)
+        ]
         series = [
             Series("the wave", line(fit.wave), quiet=True, marks=False),
             Series("before", line(fit.before), 1, marks=False),

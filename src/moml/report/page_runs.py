@@ -4,13 +4,14 @@ import json
 import math
 import re
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
-from moml.errors import CheckpointError, ConfigError
+from moml.errors import CheckpointError, ConfigError, DataError, check_count
 from moml.run.config import Config, kind_of
 from moml.run.folder import in_use
 from moml.run.manifest import flaw
-from moml.run.metrics import read
+from moml.run.metrics import FIELDS, read
 from moml.run.runs import record_of
 from moml.run.sweep import grid_of
 
@@ -75,7 +76,7 @@ class Trained(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """A run of `moml sweep`: `scores` and `lines` have what each member of `settings` has."""
+    """A run of `moml sweep`: `lines` has the metrics of each member of `settings`."""
 
     name: str
     folder: Path
@@ -119,7 +120,11 @@ def read_run(folder: Path, name: str) -> Run:
 
 def _metrics(folder: Path) -> list[Row]:
     path = folder / "metrics.jsonl"
-    return read(path) if path.exists() else []
+    rows = read(path) if path.exists() else []
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict) or not set(FIELDS) <= set(row):
+            raise DataError(f"line {number} of {path} lacks some of {', '.join(FIELDS)}")
+    return rows
 
 
 def _state(parts: list[Path], rows: list[list[Row]], config: Config, folder: Path) -> State:
@@ -134,7 +139,7 @@ def _state(parts: list[Path], rows: list[list[Row]], config: Config, folder: Pat
     told = _end(last / "log.txt")
     if told.startswith("Diverged: "):
         return State("bad", "diverged", f"{far}; then {told.removeprefix('Diverged: ')}.")
-    resume = f"moml resume {folder}"
+    resume = f"moml resume {quote(str(folder))}"
     return State("wait", "unfinished", f"{far}. It goes on with: {resume}")
 
 
@@ -154,7 +159,8 @@ def _end(log: Path) -> str:
 
 def _swept(folder: Path, name: str, record: Row, config: Config) -> Swept:
     try:
-        settings, size = grid_of(record["grid"], record["seeds"]), int(record["members"])
+        settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
+        check_count("members", size)
     except (LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
     starts = range(0, len(settings), size)

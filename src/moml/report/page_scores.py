@@ -124,7 +124,8 @@ def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Le
     }
     scores = jax.jit(lambda *given: {who: one(*given) for who, one in each.items()})
     found = scores(learner.meta, learner.hyper)
-    return [Level(who, shots, np.asarray(found[who], float)) for who in each]
+    tidy = lambda values: np.nan_to_num(np.asarray(values, float), nan=np.inf, posinf=np.inf)
+    return [Level(who, shots, tidy(found[who])) for who in each]
 
 
 def _groups(config: Config, plan: Plan, found: Sequence[Level]) -> list[Group]:

@@ -151,9 +151,10 @@ def _drawn(one: Series, x: Scale, y: Scale) -> list[Markup]:
     places = [(x.at(a), y.at(b)) for a, b in one.points]
     parts = []
     if one.band:
-        upper = [(x.at(a), y.at(high)) for (a, _), (_, high) in zip(one.points, one.band)]  # noqa: B905
-        lower = [(x.at(a), y.at(low)) for (a, _), (low, _) in zip(one.points, one.band)]  # noqa: B905
-        corners = _places([*upper, *reversed(lower)])
+        ends = list(zip(places, one.band, strict=True))
+        upper = [(at, y.at(high)) for (at, _), (_, high) in ends]
+        lower = [(at, y.at(low)) for (at, _), (low, _) in reversed(ends)]
+        corners = _places([*upper, *lower])
         parts.append(tag("polygon", class_=f"band s{style}", points=corners))
     if one.line and len(places) > 1:
         name = "l quiet" if one.quiet else f"l s{style}"

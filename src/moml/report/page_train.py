@@ -35,6 +35,11 @@ def problem_in_words(config: Config) -> str:
             return f"{p.n:,} clients of {SETS[p.dataset]}, split {p.partition}"
 
 
+def samples_in_words(config: Config) -> str:
+    """What shots are."""
+    return "samples a class" if isinstance(config.problem, Episodes) else "samples"
+
+
 def scored_in_words(run: Trained) -> str:
     """What its score is."""
     config, c = run.config, run.config
@@ -125,7 +130,7 @@ def known_of(levels: Sequence[Level], name: str | None = None, style: int = 0) -
 
 def _scores(run: Trained, looked: Looked) -> list[Markup]:
     config, levels = run.config, looked.levels
-    what = "samples a class" if isinstance(config.problem, Episodes) else "samples"
+    what = samples_in_words(config)
     them = "clients" if looked.groups else "tasks"
     caption = f"Mean over {them}; the band holds all but the lowest and the highest tenth of them."
     pictures = [by_known(known_of(levels), run.measure, what, caption)]
@@ -150,8 +155,9 @@ def _score_table(run: Trained, levels: Sequence[Level], what: str) -> Table:
     several = len({level.who for level in levels}) > 1
     rows = []
     for level in levels:
-        error = np.std(level.each) / np.sqrt(len(level.each))
-        quantiles = [float(q) for q in np.quantile(level.each, [0.1, 0.5, 0.9])]
+        with np.errstate(invalid="ignore"):  # a task may have diverged
+            error = np.std(level.each) / np.sqrt(len(level.each))
+        quantiles = np.quantile(level.each, [0.1, 0.5, 0.9], method="inverted_cdf").tolist()
         mean = f"{level.each.mean():.4g} ± {error:.2g}"
         who = [level.who] if several else []
         rows.append([level.shots, *who, mean, *quantiles, len(level.each)])
