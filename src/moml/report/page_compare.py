@@ -41,7 +41,7 @@ def compared(runs: Sequence[Run], looked: Sequence[Looked]) -> list[Markup]:
 def _overview(runs: Sequence[Run]) -> Table:
     link = lambda place, run: tag("a", run.name, href=f"#run-{place}")
     rows = [[link(place, run), *_line(run)] for place, run in enumerate(runs, start=1)]
-    columns = ["run", "state", "method", "score", "what it is", "samples drawn"]
+    columns = ["run", "score", "state", "method", "what the score is", "samples drawn"]
     return Table("The runs on this page", columns, rows)
 
 
@@ -50,18 +50,18 @@ def _line(run: Run) -> list[Any]:
         case Trained():
             samples = run.rows[-1]["samples"] if run.rows else 0
             score = run.measure.say(run.score)
-            return [run.state.word, run.config.method, score, run.measure.words, samples]
+            return [score, run.state.word, run.config.method, run.measure.words, samples]
         case Swept():
             best = ranked(run)[0]
             method = f"{run.config.method}, {len(run.settings)} trainings"
             drawn = max((lines[-1]["samples"] for lines in run.lines if lines), default=0)
             words = f"{run.measure.words}, the best setting"
-            return [run.state.word, method, run.measure.say(best.mean), words, drawn]
+            return [run.measure.say(best.mean), run.state.word, method, words, drawn]
         case Tabled():
             metric, most = main_metric(run.rows), max(row["shots"] for row in run.rows)
             mine = known(run.rows, metric, "personal", run.name, 0)
             words = f"{METRICS[metric].words} of {run.about['target']}, {most} known rows"
-            return [run.state.word, "table", METRICS[metric].say(mine.mean[-1]), words, None]
+            return [METRICS[metric].say(mine.mean[-1]), run.state.word, "table", words, None]
 
 
 def _trained(group: Sequence[tuple[int, Trained, Looked]]) -> list[Markup]:
