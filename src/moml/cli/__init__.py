@@ -13,6 +13,7 @@ import moml
 from moml.cli import runs, tables
 from moml.cli.border import places
 from moml.cli.data import Data, data
+from moml.cli.report import Report, report
 from moml.cli.reproduce import Table, reproduce
 from moml.errors import MomlError, check_count
 
@@ -96,6 +97,7 @@ Command = (
     | Annotated[tables.Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[tables.Predict, tyro.conf.subcommand("predict")]
     | Annotated[tables.Adapt, tyro.conf.subcommand("adapt")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
@@ -130,6 +132,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             tables.predict(command)
         case tables.Adapt():
             tables.adapt(command)
+        case Report():
+            report(command)
         case runs.Doctor():
             runs.doctor(command)
         case Data():

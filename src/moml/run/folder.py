@@ -65,6 +65,20 @@ class Lock:
         self._file.close()  # and with it the lock
 
 
+def in_use(folder: Path | str) -> bool:
+    """Whether a process works in a run's folder now."""
+    import fcntl
+
+    try:
+        with open(Path(folder) / "lock") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock: nobody ever worked here
+        pass
+    return False
+
+
 def _holder(signed: str) -> str:
     try:
         who = json.loads(signed)

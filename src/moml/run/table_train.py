@@ -132,6 +132,11 @@ def train_table(
         "task": task, "target": target, "order": order, "weight": weight, "shots": shots,
         "seed": seed, "held_out": [groups.ids[i] for i in parts.held],
         "trained": [groups.ids[i] for i in trained], "model": model, "cold": cold,
+        "settings": {
+            "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
+            "missing": missing, "classification": classification,
+            "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
+        },
     }  # fmt: skip
     blocks = _personal(models["personal"], x, y, every, progress)
     if out is None:
