@@ -10,7 +10,7 @@ from typing import Annotated, assert_never
 import tyro
 
 import moml
-from moml.cli import runs, tables
+from moml.cli import after, runs, tables
 from moml.cli.border import places
 from moml.cli.data import Data, data
 from moml.cli.reproduce import Table, reproduce
@@ -96,6 +96,7 @@ Command = (
     | Annotated[tables.Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[tables.Predict, tyro.conf.subcommand("predict")]
     | Annotated[tables.Adapt, tyro.conf.subcommand("adapt")]
+    | Annotated[after.Export, tyro.conf.subcommand("export")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
@@ -130,6 +131,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             tables.predict(command)
         case tables.Adapt():
             tables.adapt(command)
+        case after.Export():
+            after.export(command)
         case runs.Doctor():
             runs.doctor(command)
         case Data():

@@ -158,13 +158,8 @@ def _tree(own: Own) -> dict[str, Any]:
     return {"summary": own.summary, "own": own.own}
 
 
-def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> TableRun:
-    """A trained table, or the personal models that `moml adapt` wrote; every byte is checked.
-
-    A run with a network of your own is given the name of its function again: nothing is imported
-    because a file says so.
-    """
-    folder = Path(folder)
+def about_of(folder: Path) -> dict[str, Any]:
+    """The table.json of a run, whose every byte is checked."""
     if not (folder / "table.json").is_file():
         raise ConfigError(f"{folder} is not the run of a table: it has no table.json")
     wrong = flaw(folder)
@@ -174,6 +169,17 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
     if about.get("format") != FORMAT:
         made = f"format {about.get('format')!r} (moml {about.get('versions', {}).get('moml')})"
         raise CheckpointError(f"{folder} is of {made}; this version of moml reads {FORMAT}")
+    return about
+
+
+def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> TableRun:
+    """A trained table, or the personal models that `moml adapt` wrote; every byte is checked.
+
+    A run with a network of your own is given the name of its function again: nothing is imported
+    because a file says so.
+    """
+    folder = Path(folder)
+    about = about_of(folder)
     if (about["model"] is None) != (model is None):
         told = "our own network: leave the model out"
         told = told if about["model"] is None else f"the network {about['model']}: give --model"
