@@ -97,6 +97,7 @@ Command = (
     | Annotated[tables.Predict, tyro.conf.subcommand("predict")]
     | Annotated[tables.Adapt, tyro.conf.subcommand("adapt")]
     | Annotated[after.Export, tyro.conf.subcommand("export")]
+    | Annotated[after.Forget, tyro.conf.subcommand("forget")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
@@ -133,6 +134,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             tables.adapt(command)
         case after.Export():
             after.export(command)
+        case after.Forget():
+            after.forget(command)
         case runs.Doctor():
             runs.doctor(command)
         case Data():

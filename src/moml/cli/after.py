@@ -5,6 +5,8 @@ from pathlib import Path
 
 import tyro
 
+from moml.cli.border import some
+
 
 @dataclass(frozen=True)
 class Export:
@@ -24,3 +26,22 @@ def export(command: Export) -> None:
 
     out = exported(command.run, command.out, tasks=command.tasks)
     print(f"export: {out}")
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Remove a person: id, memory and personal parameters leave every file of a run."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of a run, of `moml adapt` or of `moml export`."""
+    task: list[str]
+    """Ids of a table's tasks, or numbers of a run's; several may be given."""
+
+
+def forget(command: Forget) -> None:
+    """Remove them, and say what cannot be removed."""
+    from moml.run.forget import forget as forgotten
+
+    some("task", command.task)
+    for line in forgotten(command.run, command.task):
+        print(line)

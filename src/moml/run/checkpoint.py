@@ -148,6 +148,26 @@ class Checkpoints:
         each = "; ".join(f"{self.path(step).name}: {reason}" for step, reason in reasons.items())
         raise CheckpointError(f"no checkpoint in {self.folder} can be used: {each}")
 
+    def rewrite(self, like: Any, change: Callable[[Any], Any]) -> list[int]:
+        """Every checkpoint with `change(state)` for its state; gives those that were bad: they go.
+
+        Whoever does it holds the run's lock. Killed at any moment, it can be done again.
+        """
+        self.clear()
+        self.load(like)  # raises where none is good
+        bad = []
+        for step in self.steps():
+            try:
+                saved = _read(self.path(step), step, like, lambda info: None)
+            except CheckpointError:
+                os.rename(self.path(step), self.folder / f"{OLD}{step:010d}")
+                bad.append(step)
+                continue
+            text = (self.path(step) / "info.json").read_text()
+            self._write(step, jax.tree.leaves(change(saved.state)), text)
+        self.clear()
+        return bad
+
     def clear(self) -> None:
         """Clear up after a process that was killed; for the holder of the run's lock alone."""
         for swapped in self.folder.glob(SWAPPED + "*"):

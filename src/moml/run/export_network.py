@@ -37,7 +37,8 @@ def network_card(run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     card = {
         "kind": "network", "problem": kind_of(config.problem), "method": config.method,
         "layers": layers, "loss": "mse" if isinstance(config.problem, Sine) else "cross_entropy",
-        "leaves": _chosen(options.leaves(params), params), "tied": any(jax.tree.leaves(options.tied(params))),
+        "leaves": _chosen(options.leaves(params), params),
+        "tied": any(jax.tree.leaves(options.tied(params))),
         "step_sizes": config.step_sizes, "alpha": float(learner.hyper.alpha),
         "steps": config.test_steps, "shift": _shift(config),
         "scores": [read(run / "metrics.jsonl")[-1]],

@@ -55,12 +55,13 @@ def _options(config: Config, chosen: Method) -> Record:
     return told
 
 
-def write_record(folder: Path, config: Config, extra: Record) -> None:
+def write_record(folder: Path, config: Config, extra: Record, uses: Record | None = None) -> None:
     """What a run was begun with: config.toml, for people to read and to change; and run.json.
 
-    That one comes last, as it makes a folder a run's.
+    That one comes last, as it makes a folder a run's. `uses` are the versions, by default of now.
     """
-    record = {"config": dump(config), "versions": versions(), "seed": config.seed} | extra
+    uses = versions() if uses is None else uses
+    record = {"config": dump(config), "versions": uses, "seed": config.seed} | extra
     write_text(dump(config), folder / "config.toml")
     write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
 
@@ -140,10 +141,20 @@ def resume(
     """Go on with a run from its last good checkpoint."""
     _, config = record_of(folder)
     with Lock(folder):
-        _, config, note = unchanged(folder, allow)
+        record, config, note = unchanged(folder, allow)
+        warn_of_forgotten(record)
         job = single(config)
         go_on(folder, config, job, progress=progress, board=board, ready=note)
     return config, job
+
+
+def warn_of_forgotten(record: Record) -> None:
+    """Say that tasks whose memory was removed are still in the data."""
+    if numbers := record.get("forgotten"):
+        which = ", ".join(map(str, numbers))
+        log.warning(
+            "forgotten, but still in the data: task %s; further steps learn it again", which
+        )
 
 
 def load(folder: Path | str, *, best: bool = False) -> Learner:
