@@ -108,8 +108,9 @@ Command = (
 def run(arguments: Sequence[str] | None = None) -> None:
     """Parse and carry out one command; errors come out as exceptions."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["train"] and any(word.split("=")[0] == "--data" for word in words):
-        tables.train(words[1:])
+    options = {word.split("=")[0] for word in words}
+    if words[:1] == ["train"] and "--data" in options:
+        (after.go_on if "--from" in options else tables.train)(words[1:])
         return
     if words[:1] in (["train"], ["sweep"]):  # their options depend on the configuration
         (runs.train if words[0] == "train" else runs.sweep)(words[1:])

@@ -1,6 +1,7 @@
 """A task's memory in a run by `moml train CONFIG`: back to its start, in every checkpoint."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,17 +95,18 @@ def _parts(
         clear = lambda state: _cleared(state, begin(config.seed), axes, numbers)
         return [(folder / "checkpoints", like, clear)]
     settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
-    found = []
+    found: list[tuple[Path, Any, Callable[[Any], Any]]] = []
     for part, first in enumerate(range(0, len(settings), size)):
         rows = settings[first : first + size]
         start = jax.vmap(begin)(jnp.asarray([row["seed"] for row in rows]))
         place = folder / f"part-{part:03d}" / "checkpoints"
         like = jax.eval_shape(many(config, rows, plan, None).first)
-        clear = lambda members, start=start: members._replace(
-            state=_cleared(members.state, start, later, numbers)
-        )
-        found.append((place, like, clear))
+        found.append((place, like, partial(_cleared_members, start, later, numbers)))
     return found
+
+
+def _cleared_members(start: Any, axes: list[int | None], numbers: list[int], members: Any) -> Any:
+    return members._replace(state=_cleared(members.state, start, axes, numbers))
 
 
 def _cleared(state: Any, start: Any, axes: list[int | None], numbers: list[int]) -> Any:

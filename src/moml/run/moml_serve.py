@@ -196,7 +196,7 @@ def _words(values: Any) -> list[str | None]:
 def _word(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float | np.floating) and abs(value) < 1e16 and value % 1 == 0:
+    if isinstance(value, float | np.floating) and abs(float(value)) < 1e16 and value % 1 == 0:
         return f"{value:.0f}"
     if isinstance(value, np.datetime64):
         return str(value.astype("M8[us]")).replace("T", " ")

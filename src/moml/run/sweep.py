@@ -82,6 +82,7 @@ def sweep(
     schedule: Schedule = constant,
     chunk: int | None = None,
     on_chunk: Callable[[int, Meta, Hyper], None] | None = None,
+    models: Meta | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Sweep:
@@ -89,7 +90,8 @@ def sweep(
 
     A member with seed s is the run `fit(..., init(init_key(s)), seed=s)`. Members that diverge are
     marked, keep their last finite model and take no part in any mean; the others go on. With 0
-    iterations the members are the untrained networks, a control.
+    iterations the members are the untrained networks, a control. `models`, leaves [members, ...],
+    take the first networks' place; memories begin as they do for those.
     """
     check_count("iterations", iterations, least=0)
     for name_ in set(options) & set(Hyper._fields):
@@ -112,6 +114,8 @@ def sweep(
     keys = jax.vmap(run_key)(numbers)
     first = lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)
     begun = jax.jit(jax.vmap(first))(numbers, keys, hyper)
+    if models is not None:
+        begun = begun._replace(meta=jax.tree.map(jnp.asarray, models))
     check_start(bool(_finite(begun.meta).all()), chosen)
     good = jax.tree.map(jnp.copy, begun.meta)
     lost_at = np.full(len(settings), -1)

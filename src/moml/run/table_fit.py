@@ -36,6 +36,9 @@ class Held(NamedTuple):
     query: Batch
 
 
+Tried = tuple[dict[str, Any], Meta, np.ndarray]  # a setting, its members, their mean answers
+
+
 def fit_groups(
     x: Any,
     y: Any,
@@ -67,20 +70,23 @@ def fit_groups(
     check_count("members", members)
     check_count("seed", seed, least=0, below=2**32)
     groups = [np.asarray(rows, int) for rows in groups]
-    held = _choose(groups, seed) if held_out is None else tuple(int(i) for i in held_out)
+    held = choose(groups, seed) if held_out is None else tuple(int(i) for i in held_out)
     apart = set(held)
     seen = [rows for i, rows in enumerate(groups) if i not in apart]
     if not seen or not held:
         raise DataError(f"{len(groups)} tasks, {len(held)} of them held out: too few to learn from")
     at = knots(_some(x, np.concatenate(seen), seed))
-    test = _held(x, y, [groups[i] for i in held], shots, ordered, seed)
+    test = held_rows(x, y, [groups[i] for i in held], shots, ordered, seed)
     tasks = from_groups(x, y, seen, shots=min(shots, VISIT), ordered=ordered, weights=weights)
-    tried: list[tuple[dict[str, Any], Meta, np.ndarray]] = []
+    tried: list[Tried] = []
     for kind in candidates(shape) if kinds is None else kinds:
         if kind not in KINDS:
             raise ConfigError(f"unknown kind {kind!r}; allowed: {', '.join(KINDS)}")
         made = parts(kind, shape, at)
-        tried += _train(kind, made, shape, tasks, test, shots, members, iterations, seed, progress)
+        tried += train_kind(
+            kind, made, shape, tasks, test, shots, members=members, iterations=iterations,
+            seed=seed, progress=progress,
+        )  # fmt: skip
     return _averaged(shape, at, shots, held, tried, test)
 
 
@@ -99,7 +105,7 @@ def _checked(x: Any, y: Any, classes: int | None) -> tuple[np.ndarray, np.ndarra
     return x, as_target(Shape(x.shape[1], classes), y)
 
 
-def _choose(groups: Sequence[np.ndarray], seed: int) -> tuple[int, ...]:
+def choose(groups: Sequence[np.ndarray], seed: int) -> tuple[int, ...]:
     """A seventh of the tasks that have two rows and more, one at least, a thousand at most."""
     able = [i for i, rows in enumerate(groups) if len(rows) > 1]
     if len(groups) < 2 or not able:
@@ -116,7 +122,7 @@ def _some(x: np.ndarray, rows: np.ndarray, seed: int, most: int = 100_000) -> np
     return x[rows if len(rows) <= most else chance.choice(rows, most, replace=False)]
 
 
-def _held(
+def held_rows(
     x: np.ndarray, y: np.ndarray, groups: list[np.ndarray], shots: int, ordered: bool, seed: int
 ) -> Held:
     """Known are min(shots, half the rows), the first ones or any; asked for, up to 64 others."""
@@ -152,37 +158,47 @@ def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Me
     return chosen._replace(algorithm=chosen.algorithm._replace(needs=need)), betas
 
 
-def _train(
+def train_kind(
     kind: str,
     made: Parts,
     shape: Shape,
     tasks: Tasks,
     test: Held,
     shots: int,
+    *,
     members: int,
     iterations: int | None,
     seed: int,
     progress: bool,
-) -> list[tuple[dict[str, Any], Meta, np.ndarray]]:
-    """Members of one kind side by side; of each the model that did best on held-out tasks."""
+    models: Meta | None = None,
+) -> list[Tried]:
+    """Members of one kind side by side; of each the model that did best on held-out tasks.
+
+    They go on from `models`, if there are any, with the smallest learning rate and no memory.
+    """
     steps = max(2000, math.ceil((tasks.n or 1) / 10)) if iterations is None else iterations
     chosen, betas = _compose(made, tasks, shots, steps)
+    etas: tuple[float, ...] = ETAS
+    if models is not None:
+        etas, betas = ETAS[:1], betas[:1]
     answers = _answers(made)
-    settings = [{"eta": eta, "beta": beta} for eta in ETAS for beta in betas]
+    settings = [{"eta": eta, "beta": beta} for eta in etas for beta in betas]
     best: list[Any] = [None, np.full(len(settings) * members, math.inf)]
 
     with bar(f"{kind} x {len(best[1])}", steps, shown=progress) as advance:
 
-        def look(done: int, meta: Meta, hyper: Hyper) -> None:
+        def look(done: int, meta: Meta, hyper: Hyper | None = None) -> None:
             now = task_losses(shape, np.asarray(answers(meta, test)), test.query).sum(axis=-1)
             better = now < best[1]  # false where it is not a number
             best[0] = meta if best[0] is None else keep(jnp.asarray(better), meta, best[0])
             best[1] = np.where(better, now, best[1])
             advance(done, float(best[1].mean() / np.sum(test.query.mask)))
 
+        if models is not None:
+            look(0, models)
         sweep(
             chosen, made.loss, lambda key: made.init(jax.random.fold_in(key, seed)), tasks,
-            seeds=members, grid={"eta": ETAS, "beta": betas, "alpha": [0.1]},
+            seeds=members, grid={"eta": etas, "beta": betas, "alpha": [0.1]}, models=models,
             iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS), on_chunk=look,
         )  # fmt: skip
     each = np.asarray(answers(best[0], test))
@@ -212,7 +228,7 @@ def _averaged(
     at: Knots,
     shots: int,
     held: tuple[int, ...],
-    tried: list[tuple[dict[str, Any], Meta, np.ndarray]],
+    tried: list[Tried],
     test: Held,
 ) -> TableModel:
     """All that the held-out tasks cannot tell from the best of them; the fewer they are, the more.
