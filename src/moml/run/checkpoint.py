@@ -221,12 +221,16 @@ def _read(
     """Read a checkpoint, or say by a CheckpointError why not."""
     if problem := manifest.flaw(folder):
         raise CheckpointError(problem)
-    told = json.loads((folder / "info.json").read_bytes())
-    if told["format"] > FORMAT:
-        newer = f"it has format {told['format']}, of a newer moml; this one reads up to {FORMAT}"
-        raise CheckpointError(newer)
-    if told["step"] != step:
-        raise CheckpointError(f"it is of step {told['step']}, but its folder was renamed")
+    try:
+        told = json.loads((folder / "info.json").read_bytes())
+        if told["format"] > FORMAT:
+            newer = f"it has format {told['format']}, of a newer moml; this one reads up to"
+            raise CheckpointError(f"{newer} {FORMAT}")
+        if told["step"] != step:
+            raise CheckpointError(f"it is of step {told['step']}, but its folder was renamed")
+        told = {"score": None} | told | {"leaves": list(told["leaves"]), "info": dict(told["info"])}
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"info.json is not as moml writes it: {_reason(error)}") from error
     for was, wanted in itertools.zip_longest(told["leaves"], _names(like), fillvalue="nothing"):
         if was != wanted:
             raise CheckpointError(f"it holds another state: {was} where {wanted} is expected")

@@ -31,7 +31,7 @@ import numpy as np
 
 FORMAT = 1
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "|b1"}
-LONGEST = 100_000_000  # bytes of a header
+LONGEST = 100_000_000  # bytes of a header, as the format's own readers allow
 CHUNK = 4096  # rows that are predicted at a time
 
 BLANK = {"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"}
@@ -104,26 +104,44 @@ def _plain(folder: Path, name: str) -> bytes:
     return path.read_bytes()
 
 
+class Place(NamedTuple):
+    """Where an array lies, after the header of its file."""
+
+    kind: np.dtype
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def places(header: Any, size: int) -> dict[str, Place]:
+    """The arrays of a safetensors file by its header, if they fill its `size` bytes one by one."""
+    header.pop("__metadata__", None)
+    found: dict[str, Place] = {}
+    end = 0
+    for name, told in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        kind, shape = np.dtype(TYPES[told["dtype"]]), told["shape"]
+        begin, stop = told["data_offsets"]
+        if not all(type(number) is int and number >= 0 for number in (*shape, begin, stop)):
+            raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
+        if begin != end or stop - begin != math.prod(shape) * kind.itemsize or stop > size:
+            raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
+        found[name], end = Place(kind, tuple(shape), begin, stop), stop
+    if end != size:
+        raise ValueError(f"{size - end} bytes belong to no array")
+    return found
+
+
 def _arrays(content: bytes) -> Arrays:
     """The arrays of a safetensors file: a length, so many bytes of JSON, the numbers in a row."""
     length = int.from_bytes(content[:8], "little")
     if not 0 < length <= min(LONGEST, len(content) - 8):
         raise ValueError(f"a header of {length} bytes")
-    header = json.loads(content[8 : 8 + length])
-    header.pop("__metadata__", None)
-    data, end = memoryview(content)[8 + length :], 0
+    header, data = json.loads(content[8 : 8 + length]), memoryview(content)[8 + length :]
     found = {}
-    for name, told in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        kind, shape = np.dtype(TYPES[told["dtype"]]), told["shape"]
-        if not all(type(size) is int and size >= 0 for size in shape):
-            raise ValueError(f"the array {name} has the shape {shape}")
-        begin, stop = told["data_offsets"]
-        if begin != end or stop - begin != math.prod(shape) * kind.itemsize or stop > len(data):
-            raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
-        found[name], end = np.frombuffer(data[begin:stop], kind).reshape(shape), stop
-    if end != len(data):
-        raise ValueError("bytes that belong to no array")
-    return {name: values.astype(_wide(values)) for name, values in found.items()}
+    for name, at in places(header, len(data)).items():
+        values = np.frombuffer(data[at.begin : at.end], at.kind).reshape(at.shape)
+        found[name] = values.astype(_wide(values))
+    return found
 
 
 def _wide(values: np.ndarray) -> type:
