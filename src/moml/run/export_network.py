@@ -13,6 +13,7 @@ from moml.run.metrics import read
 from moml.run.problem import images_of, shift_of, split_of
 from moml.run.problems import Clients, Sine
 from moml.run.runs import load, record_of
+from moml.run.train import Learner
 from moml.types import Params
 
 CAN = "what can be exported is a fully connected network that adapts by gradient steps"
@@ -25,23 +26,32 @@ def network_card(run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ConfigError(f"{run} has the network {config.problem.model}; {CAN}")  # type: ignore[union-attr]
     if config.method == "protonet":
         raise ConfigError(f"{run} is of the method protonet; {CAN}")
-    learner = load(run)
-    params = learner.meta if config.step_sizes == "given" else learner.meta.params
-    options, layers = learner.method.options, len(jax.tree.leaves(params)) // 2
+    last = read(run / "metrics.jsonl")[-1]
+    card, arrays = described(config, load(run), _shift(config))
+    return card | {"scores": [last]}, arrays
+
+
+def described(
+    config: Config, learner: Learner, shift: dict[str, float]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The card and the arrays of a model that was trained by this configuration."""
+    options = learner.method.options
+    given = options.step_sizes == "given"
+    params = learner.meta if given else learner.meta.params
+    layers = len(jax.tree.leaves(params)) // 2
     by_place = lambda tree, start="": {
         start + _place(name, layers): np.asarray(leaf) for name, leaf in named_leaves(tree).items()
     }
     arrays = by_place(params)
-    if config.step_sizes != "given":
+    if not given:
         arrays |= by_place(learner.meta.log_alpha, "log_alpha/")
     card = {
         "kind": "network", "problem": kind_of(config.problem), "method": config.method,
         "layers": layers, "loss": "mse" if isinstance(config.problem, Sine) else "cross_entropy",
         "leaves": _chosen(options.leaves(params), params),
         "tied": any(jax.tree.leaves(options.tied(params))),
-        "step_sizes": config.step_sizes, "alpha": float(learner.hyper.alpha),
-        "steps": config.test_steps, "shift": _shift(config),
-        "scores": [read(run / "metrics.jsonl")[-1]],
+        "step_sizes": options.step_sizes, "alpha": float(learner.hyper.alpha),
+        "steps": config.test_steps, "shift": shift,
     }  # fmt: skip
     return card, arrays
 

@@ -137,7 +137,7 @@ def _arrays(content: bytes) -> Arrays:
     if not 0 < length <= min(LONGEST, len(content) - 8):
         raise ValueError(f"a header of {length} bytes")
     header, data = json.loads(content[8 : 8 + length]), memoryview(content)[8 + length :]
-    found = {}
+    found: Arrays = {}
     for name, at in places(header, len(data)).items():
         values = np.frombuffer(data[at.begin : at.end], at.kind).reshape(at.shape)
         found[name] = values.astype(_wide(values))
@@ -152,7 +152,7 @@ def _wide(values: np.ndarray) -> type:
 
 
 def _missing(value: Any) -> bool:
-    return value is None or value != value
+    return value is None or bool(value != value)
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
