@@ -17,14 +17,15 @@ import moml
 from moml.cli import main
 from moml.data.table_write import write_table
 from moml.run import moml_serve
-from moml.run.config import STARTS, check
+from moml.run.config import STARTS, check, method_options
 from moml.run.export import export
 from moml.run.export_network import described
 from moml.run.job import plan_of
 from moml.run.manifest import seal
+from moml.run.problems import Sine
 from moml.run.tables import predict_file, predict_table
-from moml.run.train import Learner, hyper_of, init_key
-from moml.types import Batch
+from moml.run.train import Learner
+from moml.types import Batch, Hyper
 from tests.run.small_run import small_run, visits
 
 # Refuses all that is neither numpy nor of the standard library, then runs a program.
@@ -235,26 +236,24 @@ NETS = {
 @pytest.mark.parametrize("name", NETS)
 def test_a_network_adapts_by_the_same_steps(name):
     base, more = NETS[name]
-    problem = replace(base.problem, hidden=(7, 5))
-    if base is STARTS["synthetic"]:
-        problem = replace(problem, n=3, samples=12, features=6, classes=4)
-    config = check(replace(base, problem=problem, test_tasks=2, test_steps=3, **more))
-    config = moml.run.runs.resolved(config)
-    plan = plan_of(config)
-    params = plan.built.init(init_key(1))
-    hyper = hyper_of(plan.method, params, {"alpha": config.alpha})
-    meta = plan.method.algorithm.init(params, hyper).meta
+    config = check(replace(base, test_steps=3, **more))
+    numbers = isinstance(config.problem, Sine)
+    net = moml.mlp(2, 7, 5, 2 if numbers else 4)
+    loss = (moml.mse if numbers else moml.cross_entropy)(net.predict)
+    chosen = moml.method(config.method, loss, n=3, **method_options(config))
+    params, alpha = net.init(jax.random.key(1)), config.alpha or 0.01
+    hyper = Hyper(eta=jnp.array(0.1), alpha=jnp.array(alpha))
     chance = np.random.default_rng(0)
-    meta = jax.tree.map(lambda leaf: leaf + 0.1 * chance.normal(size=leaf.shape), meta)
-    learner = Learner(plan.method, meta, hyper, None, np.zeros(0), 0)
-    shift = {"mean": 0.0, "std": 1.0}
-    card, arrays = described(config, learner, shift)
+    near = lambda leaf: leaf + 0.1 * chance.normal(size=leaf.shape)
+    meta = jax.tree.map(near, chosen.adaptation(1).init(params, hyper))
+    learner = Learner(chosen, meta, hyper, None, np.zeros(0), 0)
+    card, arrays = described(config, learner, {"mean": 0.5, "std": 2.0})
     network = moml_serve._network(card, {key: np.asarray(a) for key, a in arrays.items()})
-    x = chance.normal(size=(8, 1 if config.problem.n == 25 else 6))
-    y = chance.normal(size=(8, 1)) if config.problem.n == 25 else chance.integers(0, 4, 8)
-    mine = learner.adapt(Batch(x, y), steps=3)
-    outputs = moml.mlp(x.shape[1], 7, 5, 1 if y.ndim == 2 else 4).predict(mine, x)
-    want = outputs if y.ndim == 2 else jax.nn.softmax(outputs)
+    x = chance.normal(size=(8, 2))
+    y = chance.normal(size=(8, 2)) if numbers else chance.integers(0, 4, 8)
+    mine = learner.adapt(Batch((x - 0.5) / 2, y), steps=3)
+    outputs = net.predict(mine, (x - 0.5) / 2)
+    want = outputs if numbers else jax.nn.softmax(outputs)
     np.testing.assert_allclose(network.adapt(x, y).predict(x), want, rtol=1e-9, atol=1e-12)
     assert np.abs(network.predict(x) - want).max() > 1e-4
     with pytest.raises(moml_serve.ServeError, match="a sample has"):

@@ -187,7 +187,6 @@ MEMORIES = {
     "moml-v1": {},
     "moml-v2": {},
     "moml-v2, direct": {"direct": True},
-    "localmoml": {"carried": True},
     "ditto": {},
 }
 
