@@ -105,6 +105,15 @@ def first_input(**changes):
     return change
 
 
+def first_model(**changes):
+    def change(folder):
+        content = json.loads((folder / "card.json").read_text())
+        content["models"]["personal"] |= changes
+        (folder / "card.json").write_text(json.dumps(content))
+
+    return change
+
+
 def elsewhere(folder):
     """An index that points out of the folder, at a file that holds an id's arrays."""
     index = json.loads((folder / "index.json").read_text())
@@ -161,6 +170,9 @@ EXPORTS = {
     "a list": (written("card.json", b"[]"), "no export of moml"),
     "brackets": (written("card.json", b"[" * 200_000), "no export of moml"),
     "no models": (told("card.json", models={}), "no export of moml"),
+    "no end of steps": (first_model(steps=10**12), "not those of the target"),
+    "no end of classes": (first_model(classes=10**9), "not those of the target"),
+    "no such model": (told("card.json", cold="../personal"), "no export of moml"),
     "a pickle": (written("params.safetensors", FILES["a pickle"]), "no export of moml"),
     "huge": (written("tasks.safetensors", FILES["a header of 2^60 bytes"]), "a header of"),
     "other arrays": (written("params.safetensors", with_header({"a": PLAIN})), "no export of moml"),

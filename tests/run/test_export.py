@@ -188,6 +188,7 @@ MISTAKES = {
     "no number": (lambda rows: rows["size"].__setitem__(2, "abc"), "row 3: 'abc' is not a number"),
     "no date": (lambda rows: rows["day"].__setitem__(0, "31/12/2024"), "is not a date"),
     "no task": (lambda rows: rows["person"].__setitem__(1, ""), "person, row 2 has no value"),
+    "one short": (lambda rows: rows.update(size=rows["size"][1:]), "must be equally long"),
     "no target": (lambda rows: rows["y"].__setitem__(1, None), "column y, row 2 has no value"),
 }
 
@@ -256,6 +257,11 @@ def test_a_network_adapts_by_the_same_steps(name):
     want = outputs if numbers else jax.nn.softmax(outputs)
     np.testing.assert_allclose(network.adapt(x, y).predict(x), want, rtol=1e-9, atol=1e-12)
     assert np.abs(network.predict(x) - want).max() > 1e-4
+    first = net.predict(learner.params, (x - 0.5) / 2)
+    first = first if numbers else jax.nn.softmax(first)
+    np.testing.assert_allclose(network.predict(x), first, rtol=1e-9, atol=1e-12)
+    with pytest.raises(moml_serve.ServeError, match=r"as many targets as samples|classes are"):
+        network.adapt(x, y + 4 if not numbers else y[:3])
     with pytest.raises(moml_serve.ServeError, match="a sample has"):
         network.predict(np.zeros((2, 9)))
 

@@ -33,6 +33,7 @@ FORMAT = 1
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "|b1"}
 LONGEST = 100_000_000  # bytes of a header, as the format's own readers allow
 CHUNK = 4096  # rows that are predicted at a time
+MOST = 10_000  # steps of an adaptation
 
 BLANK = {"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"}
 BLANK |= {"<NA>", "<na>"}
@@ -475,7 +476,7 @@ class Table:
 
     def adapt(self, rows: Rows) -> "Table":
         """The same model, after rows of any tasks that have the target; this one stays as it is."""
-        model, x, y = self.models["personal"], self.encode(rows), self._target(rows)
+        model, x, y = self.models["personal"], self.encode(rows), self._targets(rows)
         made = Table(self.card, self.models, self.residuals)
         made.known = dict(self.known)
         nobody = _nobody(model)
@@ -507,12 +508,10 @@ class Table:
             which = np.array([place[id_] for id_ in ids])
             known[some] = [people[i].rows for i in which]
             given[some] = _answers(model, people, which, x[some])
-        cold = self.models[self.card["cold"]]
-        for some in np.array_split(
-            lacking := np.flatnonzero(known == 0), 1 + len(lacking) // CHUNK
-        ):
-            if cold is not model and len(some):
-                given[some] = _answers(cold, [_nobody(cold)], np.zeros(len(some), int), x[some])
+        cold, lacking = self.models[self.card["cold"]], np.flatnonzero(known == 0)
+        for first in range(0, len(lacking) if cold is not model else 0, CHUNK):
+            some = lacking[first : first + CHUNK]
+            given[some] = _answers(cold, [_nobody(cold)], np.zeros(len(some), int), x[some])
         new = _labelled(self.card["columns"]["target"], given)
         if interval is not None:
             low, high = _around(known, self.residuals, interval)
@@ -521,47 +520,41 @@ class Table:
 
     def encode(self, rows: Rows) -> np.ndarray:
         """The network's inputs."""
+        sizes = sorted({len(values) for values in rows.values()})
+        if len(sizes) != 1 or sizes == [0]:
+            raise ServeError(f"columns must be equally long and not empty; given {sizes}")
         inputs = self.card["columns"]["inputs"]
         features = [
-            each for given in inputs for each in _encode(given, self._column(rows, given["name"]))
+            each for given in inputs for each in _encode(given, _column(rows, given["name"]))
         ]
         return np.stack(features, axis=1).astype("f4").astype(float)  # training had float32
-
-    def _column(self, rows: Rows, name: str) -> Any:
-        if name not in rows:
-            raise ServeError(f"there is no column {name}; there are {', '.join(map(str, rows))}")
-        return rows[name]
-
-    def _complete(self, rows: Rows, name: str, values: Iterable[Any]) -> None:
-        for row, value in enumerate(values):
-            if _missing(value):
-                raise ServeError(f"column {name}, row {row + 1:,} has no value")
 
     def _tasks(self, rows: Rows, ordered: bool = False) -> dict[str, np.ndarray]:
         """The rows of each task, by its id; in the order that the model knows of."""
         name, order = self.card["task"], self.card["order"]
-        ids: Any = _words(self._column(rows, name))
-        self._complete(rows, name, ids)
+        ids: Any = _words(_column(rows, name))
+        _complete(name, ids)
         place: Any = np.arange(len(ids))
         if ordered and order is not None:
-            by = self._column(rows, order)
+            by = _column(rows, order)
             try:
                 rank = _numbers(order, by)
             except (ServeError, TypeError):
                 rank = _moments_of(order, by)
-            self._complete(rows, order, rank)
+            _complete(order, rank)
             place = np.argsort(rank, kind="stable")
         tasks: dict[str, list[int]] = {id_: [] for id_ in ids}
         for row in place.tolist():
             tasks[ids[row]].append(row)
         return {id_: np.array(own) for id_, own in tasks.items()}
 
-    def _target(self, rows: Rows) -> np.ndarray:
+    def _targets(self, rows: Rows) -> np.ndarray:
+        """Standardised numbers, or the numbers of classes."""
         target = self.card["columns"]["target"]
-        name, values = target["name"], self._column(rows, target["name"])
+        name, values = target["name"], _column(rows, target["name"])
         if not target["classes"]:
             y = _numbers(name, values)
-            self._complete(rows, name, y)
+            _complete(name, y)
             if np.isinf(y).any():
                 raise ServeError(f"column {name}, row {np.argmax(np.isinf(y)) + 1:,} is not finite")
             return _scaled(target["scale"], y).astype("f4").astype(float)
@@ -570,7 +563,7 @@ class Table:
             flags = target["kind"] == "flag"
             values = [None if n != n else bool(n) if flags else n for n in numbers.tolist()]
         words = _words(values)
-        self._complete(rows, name, words)
+        _complete(name, words)
         place = {word: i for i, word in enumerate(target["classes"])}
         for row, word in enumerate(words):
             if word not in place:
@@ -578,6 +571,18 @@ class Table:
                 said = f"{word!r} is none of the classes {known}"
                 raise ServeError(f"column {name}, row {row + 1:,}: {said}")
         return np.array([place[str(word)] for word in words], int)
+
+
+def _column(rows: Rows, name: str) -> Any:
+    if name not in rows:
+        raise ServeError(f"there is no column {name}; there are {', '.join(map(str, rows))}")
+    return rows[name]
+
+
+def _complete(name: str, values: Iterable[Any]) -> None:
+    for row, value in enumerate(values):
+        if _missing(value):
+            raise ServeError(f"column {name}, row {row + 1:,} has no value")
 
 
 def _labelled(target: Mapping[str, Any], given: np.ndarray) -> Arrays:
@@ -600,7 +605,7 @@ def _check_interval(target: Mapping[str, Any], residuals: Mapping[int, Any], lev
         )
     if not 0 < level < 1:
         raise ServeError(f"the interval must be between 0 and 1, as 0.9; given {level!r}")
-    fewest = min(map(len, residuals.values()))
+    fewest = min(map(len, residuals.values()), default=0)
     least = math.ceil(2 / (1 - level) - 1e-9) - 1
     if fewest < least:
         raise ServeError(
@@ -624,34 +629,41 @@ def _around(
 
 
 def _table(
-    card: dict[str, Any], arrays: Arrays, tasks: Mapping[str, Any] | None = None,
+    card: dict[str, Any],
+    arrays: Arrays,
+    tasks: Mapping[str, Any] | None = None,
     personal: Arrays | None = None,
-) -> Table:  # fmt: skip
+) -> Table:
     models = {name: _model(name, told, arrays) for name, told in card["models"].items()}
     start = "residuals/"
     residuals = {int(n.removeprefix(start)): r for n, r in arrays.items() if n.startswith(start)}
-    made, inputs = Table(card, models, residuals), len(_features_of(card))
-    model = models["personal"]
+    made, model = Table(card, models, residuals), models["personal"]
+    classes = len(card["columns"]["target"]["classes"]) or None
+    if any(one.classes != classes or not 0 <= one.steps <= MOST for one in models.values()):
+        raise ValueError("the models are not those of the target")
     if tasks is not None and personal is not None:
-        kinds = [net.kind for net in model.nets if net.kind in ADAPT]
-        whole = {k: [personal[f"{k}/{part}"] for part in Head._fields] for k in kinds}
+        nobody, n = _nobody(model), len(tasks["ids"])
+        whole = {k: [personal[f"{k}/{part}"] for part in Head._fields] for k in nobody.heads}
+        like = {"summary": nobody.summary}
+        like |= {f"{k}/{p}": getattr(h, p) for k, h in nobody.heads.items() for p in Head._fields}
+        if any(personal[name].shape != (n, *one.shape) for name, one in like.items()):
+            raise ValueError("tasks.safetensors has arrays of other shapes")
         for i, (id_, rows) in enumerate(zip(tasks["ids"], tasks["rows"], strict=True)):
             heads = {kind: Head(*(part[i] for part in parts)) for kind, parts in whole.items()}
             made.known[str(id_)] = Person(int(rows), personal["summary"][i], heads)
-    row, label = np.zeros((1, inputs)), np.zeros(1, int)
-    for one in models.values():  # what does not fit together fails here
-        people = [_nobody(one), *list(made.known.values())[:1]] if one is model else [_nobody(one)]
-        if _answers(one, people, np.zeros(1, int), row).shape[1:] != (
-            (one.classes,) if one.classes else ()
-        ):
-            raise ValueError("the arrays are not those of the card")
-    _extended(model, _nobody(model), row, label)
+    row = _some_row(card)
+    made.adapt(row).predict(row)  # what does not fit together fails here
     return made
 
 
-def _features_of(card: Mapping[str, Any]) -> list[np.ndarray]:
-    """The features of a table without rows."""
-    return [each for given in card["columns"]["inputs"] for each in _encode(given, [])]
+def _some_row(card: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """A row of a new task, with as little in it as can be."""
+    inputs, target = card["columns"]["inputs"], card["columns"]["target"]
+    row: dict[str, list[Any]] = {given["name"]: [None] for given in inputs}
+    dates = [given["name"] for given in inputs if given["kind"] == "time"]
+    row |= {card["task"]: ["somebody"], target["name"]: [*target["classes"], 0][:1]}
+    order = card["order"]
+    return row if order is None else row | {order: ["2024-01-01" if order in dates else 0]}
 
 
 def _model(name: str, told: Mapping[str, Any], arrays: Arrays) -> Model:
@@ -679,15 +691,16 @@ class Network:
         """The network after gradient steps on samples x [rows, ...] and their y."""
         rows, classes = self._rows(x), self.card["loss"] == "cross_entropy"
         out = len(self.layers[-1].bias)
-        y = np.eye(out)[np.asarray(y, int)] if classes else np.asarray(y, float).reshape(-1, out)
+        y = np.asarray(y, int) if classes else np.asarray(y, float).reshape(-1, out)
         if len(y) != len(rows) or not len(y):
+            said = f"given {len(y)} and {len(rows)}"
+            raise ServeError(f"as many targets as samples are needed; {said}")
+        if classes and not (y.min() >= 0 and y.max() < out):
             raise ServeError(
-                f"as many targets as samples are needed; given {len(y)} and {len(rows)}"
+                f"classes are numbers from 0 to {out - 1}; given {y.min()} to {y.max()}"
             )
+        y = np.eye(out)[y] if classes else y
         layers = list(self.layers)
-        if self.card["tied"]:
-            alike = lambda part: np.broadcast_to(part.mean(axis=0, keepdims=True), part.shape)
-            layers[-1] = Head(*map(alike, layers[-1]))
         for step in range(self.card["steps"] if steps is None else steps):
             slopes = _backwards(layers, rows, y, out if classes else None)
             for i in range(len(layers)) if self.card["leaves"] == "all" else [len(layers) - 1]:
@@ -715,9 +728,8 @@ class Network:
         if self.card["step_sizes"] == "given":
             return self.card["alpha"]
         log = self.rates[f"{layer}/{name}"]
-        return np.exp(
-            log if self.card["step_sizes"] == "parameter" else log[min(step, len(log) - 1)]
-        )
+        by_parameter = self.card["step_sizes"] == "parameter"
+        return np.exp(log if by_parameter else log[min(step, len(log) - 1)])
 
 
 def _forwards(layers: Sequence[Head], x: np.ndarray) -> list[np.ndarray]:
@@ -746,6 +758,11 @@ def _network(card: dict[str, Any], arrays: Arrays) -> Network:
     layers = [Head(arrays[f"{i}/weight"], arrays[f"{i}/bias"]) for i in range(count)]
     start = "log_alpha/"
     rates = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+    if card["tied"]:
+        alike = lambda part: np.broadcast_to(part.mean(axis=0, keepdims=True), part.shape)
+        layers[-1] = Head(*map(alike, layers[-1]))
+    if not 0 <= card["steps"] <= MOST:
+        raise ValueError(f"{card['steps']} steps")
     made = Network(card, layers, rates)
     x = np.zeros((1, layers[0].weight.shape[1]))
     made.adapt(x, np.zeros(1 if card["loss"] == "cross_entropy" else (1, len(layers[-1].bias))), 1)
@@ -796,8 +813,8 @@ def write_csv(data: str | os.PathLike[str], new: Arrays, out: str | os.PathLike[
             raise ServeError(f"{data} has a column {name} already; rename it first")
     plain = lambda value: _word(value) if isinstance(value, bool) else str(value)
     more = zip(*(map(plain, values.tolist()) for values in new.values()), strict=True)
-    partial = f"{out}.partial"
-    with open(partial, "w", encoding="utf-8", newline="") as file:
+    partial, packed = f"{out}.partial", str(out).endswith(".gz")
+    with (gzip.open if packed else open)(partial, "wt", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=separator, lineterminator="\n")
         writer.writerow([*header, *new])
         writer.writerows([*row, *cells] for row, cells in zip(rows, more, strict=True))
