@@ -32,6 +32,8 @@ STAYS = (
     "rows does that"
 )
 COPIES = "not touched: other folders made from this one (adapt, export, --from), copies and backups"
+ARRAYS = ("personal.safetensors", "tasks.safetensors")
+CHANGED = {"table.json", "card.json", "tasks.json", "index.json", NAME, *ARRAYS}
 
 
 def forget(run: str | os.PathLike[str], tasks: Sequence[str]) -> list[str]:
@@ -46,6 +48,8 @@ def forget(run: str | os.PathLike[str], tasks: Sequence[str]) -> list[str]:
         cleared = _cleared_up(folder, work)
         try:
             done = _without(folder, work, dict.fromkeys(tasks), cleared)
+        except OSError as error:
+            raise ConfigError(f"cannot rewrite {folder}: {error.strerror or error}") from error
         finally:
             if folder.exists():
                 shutil.rmtree(work)
@@ -64,11 +68,11 @@ def _cleared_up(folder: Path, work: Path) -> bool:
 
 
 def _without(folder: Path, work: Path, tasks: dict[str, None], cleared: bool) -> list[str]:
+    """Write the folder anew without these tasks, and say so."""
     about, name = _about(folder)
-    lists = [key for key in ("trained", "held_out") if key in about]
     index = _json(folder / "index.json", {})
     told = _json(folder / "tasks.json", {"ids": [], "rows": []})
-    there = {*told["ids"], *index, *(id_ for key in lists for id_ in about[key])}
+    there = {*told["ids"], *index, *about.get("trained", []), *about.get("held_out", [])}
     missing = [id_ for id_ in tasks if id_ not in there]
     if missing and not cleared:
         raise ConfigError(f"{folder} knows no task {missing[0]!r}; nothing was changed")
@@ -76,34 +80,46 @@ def _without(folder: Path, work: Path, tasks: dict[str, None], cleared: bool) ->
         return ["done before: what an interrupted command had left is removed"]
     new = work / "new"
     new.mkdir()
-    stay = np.array([i for i, id_ in enumerate(told["ids"]) if id_ not in tasks], int)
-    changed = {name, "tasks.json", "personal.safetensors", "tasks.safetensors", "index.json", NAME}
-    gone = {told["file"] for id_, told in index.items() if id_ in tasks}
+    gone = {f"tasks/{Path(own['file']).name}" for id_, own in index.items() if id_ in tasks}
     for path in sorted(folder.rglob("*")):
         at = path.relative_to(folder).as_posix()
         if path.is_dir():
             (new / at).mkdir()
-        elif at not in changed | gone:
+        elif at not in gone | CHANGED:
             _linked(path, new / at)
-    kept = about | {key: [id_ for id_ in about[key] if id_ not in tasks] for key in lists}
-    write_text(json.dumps(kept, indent=1) + "\n", new / name)
-    if index:
-        some = {id_: own for id_, own in index.items() if id_ not in tasks}
-        write_text(json.dumps(some, indent=1) + "\n", new / "index.json")
-    if told["ids"]:
-        some = {key: [told[key][i] for i in stay.tolist()] for key in ("ids", "rows")}
-        write_text(json.dumps(some) + "\n", new / "tasks.json")
-        for file in ("personal.safetensors", "tasks.safetensors"):
-            if (folder / file).exists():
-                _some_rows(folder / file, new / file, stay)
+    _write_rest(folder, new, about, name, index, told, tasks)
     seal(new)
     _change_places(folder, work)
     words = [f"{len(tasks) - len(missing):,} forgotten: id, number of rows, personal parameters"]
-    inputs = [*about["columns"]["inputs"], about["columns"]["target"]]
-    for given in inputs:
-        if set(given.get("words", [])) & set(tasks) or set(given.get("classes", [])) & set(tasks):
+    for given in (*about["columns"]["inputs"], about["columns"]["target"]):
+        if {*given.get("words", []), *given.get("classes", [])} & set(tasks):
             words.append(f"column {given['name']} has a category of that name: it stays")
     return words
+
+
+def _write_rest(
+    folder: Path,
+    new: Path,
+    about: dict[str, Any],
+    name: str,
+    index: dict[str, Any],
+    told: dict[str, list[Any]],
+    tasks: dict[str, None],
+) -> None:
+    """The files that tell of tasks, with what is left of them."""
+    others = lambda ids: [id_ for id_ in ids if id_ not in tasks]
+    lists = {key: others(about[key]) for key in ("trained", "held_out") if key in about}
+    write_text(json.dumps(about | lists, indent=1) + "\n", new / name)
+    if index:
+        kept = {id_: index[id_] for id_ in others(index)}
+        write_text(json.dumps(kept, indent=1) + "\n", new / "index.json")
+    if told["ids"]:
+        stay = np.array([i for i, id_ in enumerate(told["ids"]) if id_ not in tasks], int)
+        some = {key: [told[key][i] for i in stay.tolist()] for key in ("ids", "rows")}
+        write_text(json.dumps(some) + "\n", new / "tasks.json")
+        for file in ARRAYS:
+            if (folder / file).exists():
+                _some_rows(folder / file, new / file, stay)
 
 
 def _about(folder: Path) -> tuple[dict[str, Any], str]:

@@ -1,5 +1,6 @@
 """A task's memory in a run by `moml train CONFIG`: back to its start, in every checkpoint."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,10 @@ import numpy as np
 from moml.errors import ConfigError
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config, method_options
+from moml.run.files import write_text
 from moml.run.folder import Lock
 from moml.run.job import Plan, many, plan_of, single, sizes_of
-from moml.run.runs import Record, record_of, write_record
+from moml.run.runs import Record, record_of
 from moml.run.sweep import grid_of
 from moml.run.train import compose, hyper_of, init_key
 
@@ -36,8 +38,8 @@ def forget_memories(folder: Path, tasks: Sequence[str]) -> list[str]:
     with Lock(folder, "moml forget"):
         record, _ = record_of(folder)
         noted = sorted({*record.get("forgotten", []), *numbers})
-        rest = {key: record[key] for key in record if key not in ("config", "versions", "seed")}
-        write_record(folder, config, rest | {"forgotten": noted}, record["versions"])
+        text = json.dumps(record | {"forgotten": noted}, indent=1) + "\n"
+        write_text(text, folder / "run.json")
         for place, like, change in _parts(folder, record, config, plan, axes, numbers):
             with Checkpoints(place, ALL) as kept:
                 for step in kept.rewrite(like, change):

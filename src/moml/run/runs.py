@@ -57,13 +57,12 @@ def _options(config: Config, chosen: Method) -> Record:
     return told
 
 
-def write_record(folder: Path, config: Config, extra: Record, uses: Record | None = None) -> None:
+def write_record(folder: Path, config: Config, extra: Record) -> None:
     """What a run was begun with: config.toml, for people to read and to change; and run.json.
 
-    That one comes last, as it makes a folder a run's. `uses` are the versions, by default of now.
+    That one comes last, as it makes a folder a run's.
     """
-    uses = versions() if uses is None else uses
-    record = {"config": dump(config), "versions": uses, "seed": config.seed} | extra
+    record = {"config": dump(config), "versions": versions(), "seed": config.seed} | extra
     write_text(dump(config), folder / "config.toml")
     write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
 
