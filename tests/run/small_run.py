@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from moml.algorithms.table import Shape, parts
 from moml.data.columns import learn_columns
@@ -12,6 +13,16 @@ from moml.run.table_model import TableModel
 from moml.run.table_rivals import Rivals
 from moml.run.table_store import building, load_table_run, write_each_task, write_model, write_tasks
 from moml.types import Hyper
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick():
+    """Compiled without much ado: that is where time goes."""
+    name = "jax_disable_most_optimizations"
+    before = jax.config.read(name)
+    jax.config.update(name, True)
+    yield
+    jax.config.update(name, before)
 
 
 def visits(n, seed, target="number", first=0):

@@ -18,7 +18,7 @@ from moml.run.export import export
 from moml.run.manifest import seal
 from moml.run.moml_serve import ServeError
 from moml.run.tables import load_table_run, predict_table
-from tests.run.small_run import small_run, visits
+from tests.run.small_run import quick, small_run, visits  # noqa: F401
 
 PLAIN = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 FILES = {
@@ -62,7 +62,7 @@ def test_arrays_that_cannot_be_are_refused(tmp_path, name):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory, quick):  # noqa: F811
     """A run, a folder of `moml adapt` and an export."""
     folder = tmp_path_factory.mktemp("crafted")
     small_run(folder / "run", visits(4, 0), ["head"])
@@ -127,6 +127,7 @@ RUNS = {
     "a newer format": (told("table.json", format=2), "is of format 2 .*reads 1"),
     "an older format": (told("table.json", format=0), "is of format 0 .*reads 1"),
     "no format": (written("table.json", b"{}"), "not as moml writes it"),
+    "little": (written("table.json", b'{"format": 1}'), "not as moml writes it"),
     "a list": (written("table.json", b"[]"), "not as moml writes it"),
     "brackets": (written("table.json", b"[" * 200_000), "cannot be read"),
     "a number for a name": (told("table.json", task=7), "other types"),

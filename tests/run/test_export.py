@@ -26,7 +26,7 @@ from moml.run.problems import Sine
 from moml.run.tables import predict_file, predict_table
 from moml.run.train import Learner
 from moml.types import Batch, Hyper
-from tests.run.small_run import small_run, visits
+from tests.run.small_run import quick, small_run, visits  # noqa: F401
 
 # Refuses all that is neither numpy nor of the standard library, then runs a program.
 ALONE = """
@@ -49,18 +49,8 @@ CASES = {  # target, kinds, order, who answers where nothing is known
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick():
-    """Compiled without much ado."""
-    name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
-
-
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(tmp_path_factory, quick):  # noqa: F811
     """A run, by the name of a case, and its export; made once."""
     found = {}
 

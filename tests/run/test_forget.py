@@ -27,13 +27,13 @@ from moml.run.manifest import flaw
 from moml.run.tables import load_table_run, predict_table
 from moml.run.train import hyper_of, init_key
 from tests.run.processes import cached  # noqa: F401
-from tests.run.small_run import small_run, visits
+from tests.run.small_run import quick, small_run, visits  # noqa: F401
 
 WHO, OTHER = "pers\u00f6n-4", "pers\u00f6n-40"
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def kept(tmp_path_factory, quick):  # noqa: F811
     """A run, one as `moml adapt` leaves it, and an export; person 40 is not person 4."""
     folder = tmp_path_factory.mktemp("forget")
     rows = visits(7, 0)

@@ -16,22 +16,12 @@ from moml.run.config import Config, Sine
 from moml.run.table_go_on import LEAST, go_on_table
 from moml.run.tables import load_table_run, predict_table
 from tests.run.processes import cached  # noqa: F401
-from tests.run.small_run import small_run, visits
+from tests.run.small_run import quick, small_run, visits  # noqa: F401
 from tests.run.small_table import written
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick():
-    """Compiled without much ado."""
-    name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, True)
-    yield
-    jax.config.update(name, before)
-
-
 @pytest.fixture(scope="module")
-def old(tmp_path_factory):
+def old(tmp_path_factory, quick):  # noqa: F811
     """A run of nine people, 0 to 8."""
     return small_run(tmp_path_factory.mktemp("from") / "old", visits(9, 0), ["head"], order="day")
 

@@ -20,7 +20,8 @@ class Train:
 
     `moml train --print-config NAME` writes the complete file of a starting point.
     `moml train --data FILE --task COLUMN --target COLUMN --out RUN` learns from your own table;
-    its options are listed by `moml train --data --help`.
+    its options are listed by `moml train --data --help`. With --from RUN besides it goes on from
+    such a run; `moml train --data --from --help`.
     """
 
     out: Path

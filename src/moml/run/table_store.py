@@ -170,7 +170,7 @@ def about_of(folder: Path) -> dict[str, Any]:
         if about["format"] != FORMAT:
             made = f"format {about['format']!r} (moml {about['versions']['moml']})"
             raise CheckpointError(f"{folder} is of {made}; this version of moml reads {FORMAT}")
-    return about
+        return _typed(about)
 
 
 @contextmanager
@@ -204,7 +204,7 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
         residuals = read_arrays(folder / "residuals.safetensors")
         return TableRun(
             folder,
-            _typed(about),
+            about,
             Columns.from_json(about["columns"]),
             models,
             Rivals(**about["rivals"]),
