@@ -140,6 +140,12 @@ def split_of(p: Clients, train: np.ndarray, test: np.ndarray) -> Paired:
     return paired_shares(train, test, rows, p.unseen, TRAINING)
 
 
+def shift_of(train: Images, split: Paired) -> tuple[float, float]:
+    """Mean and standard deviation of the clients' pixels: numbers that they agree on once."""
+    own = train.x[np.concatenate(split.train)] / np.float32(255)
+    return float(own.mean()), float(own.std())
+
+
 def _clients(p: Clients, shots: int) -> Built:
     train, test = images_of(p)
     split = split_of(p, train.y, test.y)
@@ -150,9 +156,7 @@ def _clients(p: Clients, shots: int) -> Built:
             f"{min(sizes)}; given {shots}"
         )
     pixels = int(np.prod(train.x.shape[1:]))
-    own = train.x[np.concatenate(split.train)] / np.float32(255)
-    net = mlp(pixels, *p.hidden, len(train.names))
-    net = shifted(net, float(own.mean()), float(own.std()))  # numbers that clients agree on once
+    net = shifted(mlp(pixels, *p.hidden, len(train.names)), *shift_of(train, split))
     right = accuracy(net.predict)
     some = lambda part, rows: from_rows(part.x, np.asarray(part.y, np.int32), rows)
     return Built(

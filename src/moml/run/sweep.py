@@ -90,6 +90,7 @@ def sweep(
     chunk: int | None = None,
     on_chunk: Callable[[int, Meta, Hyper], None] | None = None,
     programs: Programs | None = None,
+    models: Meta | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Sweep:
@@ -97,8 +98,9 @@ def sweep(
 
     A member with seed s is the run `fit(..., init(init_key(s)), seed=s)`. Members that diverge are
     marked, keep their last finite model and take no part in any mean; the others go on. With 0
-    iterations the members are the untrained networks, a control. `programs`: those of a sweep like
-    this one that were compiled before.
+    iterations the members are the untrained networks, a control. `models`, leaves [members, ...],
+    take the first networks' place; memories begin as they do for those. `programs`: those of a
+    sweep like this one that were compiled before.
     """
     check_count("iterations", iterations, least=0)
     for name_ in set(options) & set(Hyper._fields):
@@ -124,6 +126,8 @@ def sweep(
     numbers = jnp.asarray([row["seed"] for row in settings])
     keys = jax.vmap(run_key)(numbers)
     begun = programs.first(numbers, keys, hyper)
+    if models is not None:
+        begun = begun._replace(meta=jax.tree.map(jnp.array, models))  # copies: a state is consumed
     check_start(bool(_finite(begun.meta).all()), chosen)
     good = jax.tree.map(jnp.copy, begun.meta)
     lost_at = np.full(len(settings), -1)

@@ -40,6 +40,9 @@ class Held(NamedTuple):
     query: Batch
 
 
+Tried = tuple[dict[str, Any], Meta, np.ndarray]  # a setting, its members, their mean answers
+
+
 class Given(NamedTuple):
     """The table, as a program takes it: another one of such shapes needs no other program."""
 
@@ -97,19 +100,22 @@ def fit_groups(
     check_count("members", members)
     check_count("seed", seed, least=0, below=2**32)
     groups = [np.asarray(rows, int) for rows in groups]
-    held = _choose(groups, seed) if held_out is None else tuple(int(i) for i in held_out)
+    held = choose(groups, seed) if held_out is None else tuple(int(i) for i in held_out)
     apart = set(held)
     seen = [rows for i, rows in enumerate(groups) if i not in apart]
     if not seen or not held:
         raise DataError(f"{len(groups)} tasks, {len(held)} of them held out: too few to learn from")
     at = knots(_some(x, np.concatenate(seen), seed))
-    test = _held(x, y, [groups[i] for i in held], shots, ordered, seed)
-    given = Given(at, _filled(grouped(x, y, seen, weights)), np.uint32(seed))
-    tried: list[tuple[dict[str, Any], Meta, np.ndarray]] = []
+    test = held_rows(x, y, [groups[i] for i in held], shots, ordered, seed)
+    given = as_given(at, x, y, seen, weights, seed)
+    tried: list[Tried] = []
     for kind in candidates(shape) if kinds is None else kinds:
         if kind not in KINDS:
             raise ConfigError(f"unknown kind {kind!r}; allowed: {', '.join(KINDS)}")
-        tried += _train(kind, shape, given, test, shots, members, iterations, progress)
+        tried += train_kind(
+            kind, shape, given, test, shots, members=members, iterations=iterations,
+            progress=progress,
+        )  # fmt: skip
     return _averaged(shape, at, shots, held, tried, test)
 
 
@@ -128,7 +134,7 @@ def _checked(x: Any, y: Any, classes: int | None) -> tuple[np.ndarray, np.ndarra
     return x, as_target(Shape(x.shape[1], classes), y)
 
 
-def _choose(groups: Sequence[np.ndarray], seed: int) -> tuple[int, ...]:
+def choose(groups: Sequence[np.ndarray], seed: int) -> tuple[int, ...]:
     """A seventh of the tasks that have two rows and more, one at least, a thousand at most."""
     able = [i for i, rows in enumerate(groups) if len(rows) > 1]
     if len(groups) < 2 or not able:
@@ -145,7 +151,7 @@ def _some(x: np.ndarray, rows: np.ndarray, seed: int, most: int = 100_000) -> np
     return x[rows if len(rows) <= most else chance.choice(rows, most, replace=False)]
 
 
-def _held(
+def held_rows(
     x: np.ndarray, y: np.ndarray, groups: list[np.ndarray], shots: int, ordered: bool, seed: int
 ) -> Held:
     """Known are min(shots, half the rows), the first ones or any; asked for, up to 64 others."""
@@ -160,6 +166,11 @@ def _held(
     width = lambda groups: max(1, *(len(rows) for rows in groups)) if groups else 1
     make = lambda some: padded(x, y, some, width(some), len(some))
     return Held(make(known), make(asked))
+
+
+def as_given(at: Knots, x: Any, y: Any, groups: Sequence[Any], weights: Any, seed: int) -> Given:
+    """The rows of these groups, as programs take them."""
+    return Given(at, _filled(grouped(x, y, groups, weights)), np.uint32(seed))
 
 
 def _filled(rows: Grouped) -> Grouped:
@@ -228,17 +239,22 @@ def _compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
     )
 
 
-def _train(
+def train_kind(
     kind: str,
     shape: Shape,
     given: Given,
     test: Held,
     shots: int,
+    *,
     members: int,
     iterations: int | None,
     progress: bool,
-) -> list[tuple[dict[str, Any], Meta, np.ndarray]]:
-    """Members of one kind side by side; of each the model that did best on held-out tasks."""
+    models: Meta | None = None,
+) -> list[Tried]:
+    """Members of one kind side by side; of each the model that did best on held-out tasks.
+
+    They go on from `models`, if there are any, with the smallest learning rate and no memory.
+    """
     n = len(given.rows.size)
     steps = max(2000, math.ceil(n / 10)) if iterations is None else iterations
     some, done = _problem(kind, shape, shots, steps, given), _compiled(kind, shape, shots, steps)
@@ -246,12 +262,13 @@ def _train(
         partial(done.first, given),
         lambda state, *rest: done.stretch(state, given, *rest),
     )
-    settings = [{"eta": eta, "beta": beta} for eta in ETAS for beta in some.betas]
+    etas, betas = (ETAS, some.betas) if models is None else (ETAS[:1], some.betas[:1])
+    settings = [{"eta": eta, "beta": beta} for eta in etas for beta in betas]
     best: list[Any] = [None, np.full(len(settings) * members, math.inf)]
 
     with bar(f"{kind} x {len(best[1])}", steps, shown=progress) as advance:
 
-        def look(at: int, meta: Meta, hyper: Hyper) -> None:
+        def look(at: int, meta: Meta, hyper: Hyper | None = None) -> None:
             answers = np.asarray(done.answers(meta, given, test))
             now = task_losses(shape, answers, test.query).sum(axis=-1)
             better = now < best[1]  # false where it is not a number
@@ -259,9 +276,11 @@ def _train(
             best[1] = np.where(better, now, best[1])
             advance(at, float(best[1].mean() / np.sum(test.query.mask)))
 
+        if models is not None:
+            look(0, models)
         sweep(
             some.chosen, some.made.loss, some.init, some.tasks,
-            seeds=members, grid={"eta": ETAS, "beta": some.betas, "alpha": [0.1]},
+            seeds=members, grid={"eta": etas, "beta": betas, "alpha": [0.1]}, models=models,
             iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS),
             on_chunk=look, programs=programs,
         )  # fmt: skip
@@ -279,7 +298,7 @@ def _averaged(
     at: Knots,
     shots: int,
     held: tuple[int, ...],
-    tried: list[tuple[dict[str, Any], Meta, np.ndarray]],
+    tried: list[Tried],
     test: Held,
 ) -> TableModel:
     """All that the held-out tasks cannot tell from the best of them; the fewer they are, the more.

@@ -1,7 +1,7 @@
 """Predictions by a trained table, and personal models of further tasks."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -104,7 +104,7 @@ def adapt_table(
         run.known.rows[run.known.place[id_]] if id_ in run.known.place else 0 for id_ in groups.ids
     ]
     rows = (np.array(before, int) + groups.sizes).tolist()
-    blocks = (own for own, _ in _adapted(run, groups, later, progress))
+    blocks = (own for own, _ in adapted(run, groups.ids, later, progress))
     if out is None:
         return run._replace(folder=None, known=kept(groups.ids, rows, joined(blocks)))
     with building(out) as folder:
@@ -125,16 +125,16 @@ def _check_interval(run: TableRun, interval: float) -> None:
     bounds(run.residuals, interval)
 
 
-def _adapted(
-    run: TableRun, groups: Groups, later: Rows | None, progress: bool
+def adapted(
+    run: TableRun, tasks: Sequence[str], later: Rows | None, progress: bool
 ) -> Iterator[tuple[Own, np.ndarray]]:
     """What is personal to the tasks, after the later rows that there are, and by how many rows."""
     model, known = run.model, run.known
     nothing = model.personal(np.zeros((0, model.shape.features)), np.zeros(0), [np.arange(0)])
     further = {} if later is None else {id_: i for i, id_ in enumerate(later.groups.ids)}
-    with bar("tasks", len(groups.ids), shown=progress) as advance:
-        for first in range(0, len(groups.ids), BLOCK):
-            ids = groups.ids[first : first + BLOCK]
+    with bar("tasks", len(tasks), shown=progress) as advance:
+        for first in range(0, len(tasks), BLOCK):
+            ids = tasks[first : first + BLOCK]
             rows = np.zeros(len(ids), int)
             own = jax.tree.map(lambda leaf, n=rows.size: np.repeat(leaf, n, axis=0), nothing)
             place = np.array([known.place.get(id_, -1) for id_ in ids])
@@ -168,7 +168,7 @@ def _answers(
     given = np.empty((len(x), *([] if out is None else [out])))
     known = np.empty(len(x), int)
     first = 0
-    for own, rows in _adapted(run, groups, later, progress):
+    for own, rows in adapted(run, groups.ids, later, progress):
         tasks = slice(first, first + len(rows))
         mine = groups.order[groups.start[first] : groups.start[first + len(rows)]]
         which = np.repeat(np.arange(len(rows)), groups.sizes[tasks])
