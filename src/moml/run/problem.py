@@ -181,6 +181,12 @@ def _table(p: Table, held: Held) -> Built:
     return built._replace(own=lambda: Own(test, on_query, None))
 
 
+def shift_of(train: Images, split: Paired) -> tuple[float, float]:
+    """Mean and standard deviation of the clients' pixels: numbers that they agree on once."""
+    own = train.x[np.concatenate(split.train)] / np.float32(255)
+    return float(own.mean()), float(own.std())
+
+
 def _clients(p: Clients, shots: int) -> Built:
     train, test = images_of(p)
     split = split_of(p, train.y, test.y)
@@ -191,8 +197,7 @@ def _clients(p: Clients, shots: int) -> Built:
             f"{min(sizes)}; given {shots}"
         )
     pixels = PIXELS[p.dataset]
-    own = train.x[np.concatenate(split.train)] / np.float32(255)
-    net = shifted(client_net(p), float(own.mean()), float(own.std()))  # agreed on once
+    net = shifted(client_net(p), *shift_of(train, split))
     right = accuracy(net.predict)
     on_query = lambda mine, support, query: right(mine, query)
     some = lambda part, rows: from_rows(part.x, np.asarray(part.y, np.int32), rows)
