@@ -13,6 +13,7 @@ import moml
 from moml.cli import runs, tables
 from moml.cli.border import places
 from moml.cli.data import Data, data
+from moml.cli.flower import Flower, flower
 from moml.cli.reproduce import Table, reproduce
 from moml.errors import MomlError, check_count
 
@@ -97,6 +98,7 @@ Command = (
     | Annotated[tables.Predict, tyro.conf.subcommand("predict")]
     | Annotated[tables.Adapt, tyro.conf.subcommand("adapt")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[Flower, tyro.conf.subcommand("flower")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
@@ -132,6 +134,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             tables.adapt(command)
         case runs.Doctor():
             runs.doctor(command)
+        case Flower():
+            flower(command)
         case Data():
             data(command)
         case Train() | Sweep():

@@ -1,0 +1,1 @@
+"""The same clients on real machines, under Flower."""

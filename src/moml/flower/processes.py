@@ -1,0 +1,89 @@
+"""Processes that outlive the command that started them; known by pid and time of start."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+
+
+class Process(NamedTuple):
+    """One that was started here: a pid is given anew one day, but not with its time of start."""
+
+    name: str
+    pid: int
+    started: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return table().get(self.pid, (0, ""))[1] == self.started
+
+
+def table() -> dict[int, tuple[int, str]]:
+    """Every process that runs: its pid, its parent's and its time of start."""
+    return _from_proc() if (PROC / "self" / "stat").exists() else _from_ps()
+
+
+def _from_proc() -> dict[int, tuple[int, str]]:
+    found = {}
+    boot = (PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
+    for place in PROC.iterdir():
+        if place.name.isdigit():
+            try:
+                words = (place / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it ended meanwhile
+                continue
+            if words[0] not in "ZX":  # dead, and not yet looked after by its parent
+                found[int(place.name)] = (int(words[1]), f"{boot} {words[19]}")
+    return found
+
+
+def _from_ps() -> dict[int, tuple[int, str]]:
+    columns = ["ps", "-A", "-o", "pid=,ppid=,stat=,lstart="]
+    lines = subprocess.run(columns, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [line.split(maxsplit=3) for line in lines]
+    return {int(pid): (int(of), since) for pid, of, state, since in rows if state[0] != "Z"}
+
+
+def begin(name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
+    """Start a process in a session of its own; what it prints is appended to a file."""
+    with open(log, "ab") as file:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    process.returncode = 0  # it is to outlive us, so Python need not warn that it does
+    return Process(name, process.pid, table().get(process.pid, (0, "dead"))[1])
+
+
+def stop(processes: Iterable[Process], seconds: float = 10.0) -> None:
+    """End these, and all that they have started: asked first, killed after so many seconds."""
+    known, asked = {one.pid: one.started for one in processes}, set()
+    deadline = time.monotonic() + seconds
+    while known := _running(known):
+        number = signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL
+        for pid in known:
+            if number == signal.SIGKILL or pid not in asked:
+                with suppress(ProcessLookupError):  # it ended by itself
+                    os.kill(pid, number)
+        asked |= known.keys()
+        time.sleep(0.05)
+
+
+def _running(known: Mapping[int, str]) -> dict[int, str]:
+    """Those of some processes that run, and all that descend from them."""
+    now = table()
+    found = {pid: since for pid, since in known.items() if now.get(pid, (0, ""))[1] == since}
+    while more := {p: s for p, (of, s) in now.items() if of in found and p not in found}:
+        found |= more
+    return found
