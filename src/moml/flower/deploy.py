@@ -10,7 +10,7 @@ from typing import Any
 
 from moml.errors import ConfigError, FlowerError
 from moml.flower.certificates import make_certificates, make_key
-from moml.flower.flwr import flwr, online
+from moml.flower.control import flwr, online
 from moml.flower.folder import NAME, Places, connect, environment, quoted
 from moml.flower.processes import Process, begin, stop
 from moml.run.files import write_text
