@@ -1,1 +1,1 @@
-"""The same clients on real machines, under Flower."""
+"""The same clients on other machines, under Flower: records to pytrees and back, and nothing else."""

@@ -162,6 +162,19 @@ _CLIENTS = Config(
 STARTS = {
     "sine": Config(Sine()),
     "synthetic": Config(Synthetic()),
+    "synthetic-clients": Config(  # for a first federated run
+        Synthetic(n=12),
+        method="localmoml",
+        iterations=50,
+        eta=0.05,
+        alpha=0.05,
+        k=5,
+        tasks_per_step=9,
+        local_steps=5,
+        test_tasks=100,
+        log_every=5,
+        score_every=0,
+    ),
     "omniglot": _FEW_SHOT,  # for a GPU
     "omniglot-small": replace(  # for two cores
         _FEW_SHOT,

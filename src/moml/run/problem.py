@@ -21,7 +21,7 @@ from moml.models import (
     shifted,
 )
 from moml.run.config import Config
-from moml.run.problems import Clients, Episodes, Sine, Synthetic
+from moml.run.problems import CLASSES, Clients, Episodes, Sine, Synthetic
 from moml.tasks import episodes, from_rows, sine, synthetic, unseen_sine
 from moml.tasks.episodes import overlapping, parted, rotated
 from moml.types import Key, Loss, Params, Tasks
@@ -29,6 +29,16 @@ from moml.types import Key, Loss, Params, Tasks
 TRAINING, UNSEEN = 7, 1000  # seeds of the tasks themselves: all runs of a configuration share them
 USUAL = {"omniglot": (1200, 423), "cifar100": (80, 20)}  # classes to train on, to test on
 SIDE = {"omniglot": 28, "cifar100": 32}  # of the images
+PIXELS = {"mnist": 28 * 28, "cifar10": 32 * 32 * 3, "cifar100": 32 * 32 * 3}
+
+
+class Personal(NamedTuple):
+    """What the training tasks themselves are scored by, on samples that they do not train on."""
+
+    tasks: Tasks
+    metric: str
+    score: Callable[[Params, Any, Any], Any]
+    queries: int | None
 
 
 class Built(NamedTuple):
@@ -45,6 +55,7 @@ class Built(NamedTuple):
     higher: bool = False  # whether a higher score is better
     at_once: int = 256  # tasks scored side by side
     strangers: Tasks | None = None  # of clients: those that never take part
+    personal: Callable[[], Personal] | None = None  # of tasks that a federated run can have
 
 
 def build(config: Config) -> Built:
@@ -56,7 +67,9 @@ def build(config: Config) -> Built:
             drawn = lambda: unseen_sine(jax.random.key(TRAINING), p.n, noise=p.noise)
             tasks = sine(noise=p.noise) if p.n == 25 else drawn()
             test = unseen_sine(unseen, config.test_tasks, noise=p.noise)
-            return _by_loss(net, mse(net.predict), tasks, test, "test_error", 100)
+            built = _by_loss(net, mse(net.predict), tasks, test, "test_error", 100)
+            own = Personal(tasks, built.metric, built.score, 100)
+            return built._replace(personal=lambda: own)
         case Synthetic():
             net = mlp(p.features, *p.hidden, p.classes)
             like = partial(
@@ -65,7 +78,12 @@ def build(config: Config) -> Built:
             tasks = like(jax.random.key(TRAINING), p.n, unequal=p.unequal)
             test = like(unseen, config.test_tasks)
             queries = p.samples - config.shots
-            return _by_loss(net, cross_entropy(net.predict), tasks, test, "test_loss", queries)
+            built = _by_loss(net, cross_entropy(net.predict), tasks, test, "test_loss", queries)
+            right = accuracy(net.predict)
+            on_query = lambda mine, support, query: right(mine, query)
+            others = lambda: like(jax.random.key(TRAINING), p.n, fresh=True)
+            own = lambda: Personal(others(), "test_accuracy", on_query, queries)
+            return built._replace(personal=own)
         case Episodes():
             return _episodes(p, config.test_tasks, unseen)
         case Clients():
@@ -140,6 +158,11 @@ def split_of(p: Clients, train: np.ndarray, test: np.ndarray) -> Paired:
     return paired_shares(train, test, rows, p.unseen, TRAINING)
 
 
+def client_net(p: Clients) -> Model:
+    """The clients' network; to have its parameters, no image is needed."""
+    return mlp(PIXELS[p.dataset], *p.hidden, CLASSES[p.dataset][p.fine])
+
+
 def _clients(p: Clients, shots: int) -> Built:
     train, test = images_of(p)
     split = split_of(p, train.y, test.y)
@@ -149,22 +172,24 @@ def _clients(p: Clients, shots: int) -> Built:
             f"shots must leave some of every client's test images to score on; the smallest has "
             f"{min(sizes)}; given {shots}"
         )
-    pixels = int(np.prod(train.x.shape[1:]))
+    pixels = PIXELS[p.dataset]
     own = train.x[np.concatenate(split.train)] / np.float32(255)
-    net = mlp(pixels, *p.hidden, len(train.names))
-    net = shifted(net, float(own.mean()), float(own.std()))  # numbers that clients agree on once
+    net = shifted(client_net(p), float(own.mean()), float(own.std()))  # agreed on once
     right = accuracy(net.predict)
+    on_query = lambda mine, support, query: right(mine, query)
     some = lambda part, rows: from_rows(part.x, np.asarray(part.y, np.int32), rows)
+    tested = some(test, split.test)
     return Built(
         cross_entropy(net.predict),
         net.init,
         net.features,
         some(train, split.train),
-        some(test, split.test),
+        tested,
         "test_accuracy",
-        lambda mine, support, query: right(mine, query),
+        on_query,
         queries=None,
         higher=True,
         at_once=max(1, 2**24 // (max(sizes) * pixels)),
         strangers=some(test, split.unseen) if split.unseen else None,
+        personal=lambda: Personal(tested, "test_accuracy", on_query, None),
     )

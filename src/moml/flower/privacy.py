@@ -1,0 +1,86 @@
+"""Differential privacy by Flower's own wrappers, and what it has cost by Flower's accountant."""
+
+from typing import Any
+
+import numpy as np
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    Strategy,
+)
+from flwr.supercore.privacy_accounting import (
+    GaussianPrivacyEvent,
+    NeighboringRelation,
+    PrivacyConfig,
+    SamplingMethod,
+)
+from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
+
+from moml.errors import ConfigError
+from moml.flower.settings import Privacy
+from moml.flower.strategy import Cohorts
+
+ACTIONS = {"server": "train", "client": "train.clipped", "local": "train.noised"}
+CENTRAL = {
+    "server": DifferentialPrivacyServerSideFixedClipping,
+    "client": DifferentialPrivacyClientSideFixedClipping,
+}
+
+
+class Ledger:
+    """A run's privacy: the strategy with noise, and epsilon by the rounds so far.
+
+    Central: each mean that is released counts, whoever took part. Local: each answer counts for its
+    own client, and epsilon is that of the client that has answered most often.
+    """
+
+    def __init__(self, told: Privacy, n: int, clients: int) -> None:
+        self.told, self.clients = told, clients
+        self.n = n if told.where in CENTRAL else 1
+        self.answers = np.zeros(n, np.int64)
+        self.accountant = self._accountant()
+
+    def wrapped(self, cohorts: Cohorts) -> Strategy:
+        """The strategy, private where that is the server's part."""
+        if self.told.where not in CENTRAL:
+            return cohorts
+        numbers = (self.told.noise_multiplier, self.told.clipping_norm, self.clients)
+        wrapper = CENTRAL[self.told.where]
+        return wrapper(cohorts, *numbers, accountant=self.accountant)
+
+    def count(self, tasks: list[int]) -> float:
+        """Epsilon after a round that these tasks answered; a wrapper counts by itself."""
+        if self.told.where not in CENTRAL:
+            self.answers[tasks] += 1
+            more = int(self.answers.max()) - self.accountant.num_releases
+            if more:
+                event = GaussianPrivacyEvent(self.told.noise_multiplier, 1, 1)
+                self.accountant.compose(event, more)
+        return self.epsilon
+
+    @property
+    def epsilon(self) -> float:
+        """So far."""
+        spent = self.accountant.get_privacy_spent()
+        return spent.epsilon if spent.num_releases else 0.0
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"accountant": self.accountant.state_dict(), "answers": self.answers.tolist()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.accountant.load_state_dict(state["accountant"])
+        self.answers = np.array(state["answers"], np.int64)
+
+    def _accountant(self) -> RdpAccountant:
+        config = PrivacyConfig(
+            self.told.delta,
+            self.n,
+            NeighboringRelation.ADD_OR_REMOVE_ONE,
+            SamplingMethod.NO_AMPLIFICATION,
+        )
+        try:
+            return RdpAccountant(config)
+        except ImportError as error:
+            raise ConfigError("privacy needs an accountant: pip install 'moml[flower]'") from error
