@@ -7,7 +7,11 @@ from typing import Annotated, Any
 
 import tyro
 
+from moml.cli.border import rows_file
 from moml.errors import check_count
+
+START = "synthetic-clients"
+HEAD = f"{'round':>9}{'loss':>9}{'before':>9}{'after':>9}{'answered':>10}{'seconds':>9}"
 
 
 @dataclass(frozen=True)
@@ -16,8 +20,8 @@ class Init:
 
     folder: tyro.conf.Positional[Path]
     """A new folder."""
-    config: str = "synthetic"
-    """The experiment: a starting point or a TOML file."""
+    config: str = START
+    """The experiment: a starting point or a TOML file; by default on generated data."""
     superlink: str = "127.0.0.1:8000"
     """Address of a SuperLink that you run; `moml flower up` starts one of its own."""
     root_certificates: Path | None = None
@@ -37,6 +41,22 @@ class Up:
 
 
 @dataclass(frozen=True)
+class Run:
+    """Run the experiment and show its rounds; Ctrl-C stops it, `--resume` goes on with it."""
+
+    folder: tyro.conf.Positional[Path]
+    """Of `moml flower init`."""
+    rounds: int | None = None
+    """Rounds in all; by default as the settings in pyproject.toml say."""
+    method: str | None = None
+    """localmoml, per-fedavg, pfedme, fedavg or ditto; by default as config.toml says."""
+    resume: bool = False
+    """Go on with the last run, after the last round that it finished."""
+    json: Path | None = None
+    """File for the result rows, two for each round."""
+
+
+@dataclass(frozen=True)
 class Down:
     """Stop what `moml flower up` has started, and nothing else."""
 
@@ -47,6 +67,7 @@ class Down:
 Action = (
     Annotated[Init, tyro.conf.subcommand("init")]
     | Annotated[Up, tyro.conf.subcommand("up")]
+    | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Down, tyro.conf.subcommand("down")]
 )
 
@@ -66,12 +87,12 @@ def flower(command: Flower) -> None:
 def init(command: Init) -> None:
     """Write the folder."""
     from moml.flower import folder
-    from moml.run.toml import load
+    from moml.flower.settings import experiment_of
+    from moml.run.toml import dump, load
 
     folder.init(
         command.folder,
-        load(command.config),
-        rounds=5,
+        experiment_of(dump(load(command.config))),
         address=command.superlink,
         root_certificates=command.root_certificates,
     )
@@ -90,6 +111,45 @@ def up(command: Up) -> None:
     print(f"{command.folder} is {'up' if new else 'up already'}: {told}")
 
 
+def run(command: Run) -> None:
+    """Run it, or go on with it; a line a round."""
+    from moml.flower import run as runs
+    from moml.flower.folder import opened
+    from moml.flower.rows import result_rows
+    from moml.run.files import write_json
+
+    file = rows_file(command.json)
+    places = opened(command.folder)
+    runs.check_nodes(places)
+    given = {"rounds": command.rounds, "method": command.method}
+    given = {name: value for name, value in given.items() if value is not None}
+    folder, settings = (runs.last if command.resume else runs.new)(places, given)
+    config = settings.config
+    print(f"{config.method}, {settings.rounds} rounds in {folder}")
+    print(HEAD, flush=True)
+    try:
+        runs.run(places, folder, _show)
+    finally:
+        if file is not None:
+            write_json(result_rows(config, runs.rounds(folder)), file)
+            print(f"rows: {file}")
+
+
+def _show(row: dict[str, Any]) -> None:
+    """A round in a line, and who is missing from it."""
+    told = lambda name: f"{'-':>9}" if row[name] is None else f"{row[name]:>9.4g}"
+    figures = "".join(map(told, ("loss", "before", "after")))
+    answered = f"{row['answered']}/{row['asked']}"
+    privacy = "" if row["epsilon"] is None else f"  epsilon {row['epsilon']:.3g}"
+    step = f"{row['round']}/{row['rounds']}"
+    print(f"{step:>9}{figures}{answered:>10}{row['seconds']:>9.1f}{privacy}", flush=True)
+    for one in row["failed"]:
+        tasks = " ".join(map(str, one["tasks"]))
+        print(
+            f"  left out: partition {one['partition']} (tasks {tasks}): {one['reason']}", flush=True
+        )
+
+
 def down(command: Down) -> None:
     """Stop all of it."""
     from moml.flower.deploy import down
@@ -100,4 +160,4 @@ def down(command: Down) -> None:
     print(f"{command.folder} is down: {told}")
 
 
-COMMANDS: dict[type, Callable[[Any], None]] = {Init: init, Up: up, Down: down}
+COMMANDS: dict[type, Callable[[Any], None]] = {Init: init, Up: up, Run: run, Down: down}

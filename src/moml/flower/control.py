@@ -26,8 +26,9 @@ def flwr(places: Places, *words: str) -> dict[str, Any]:
     except ValueError:
         answer = {}
     if not answer.get("success"):
-        told = answer.get("error-message") or done.stderr or done.stdout
-        raise FlowerError(f"flwr {words[0]}: {' '.join(told.split()) or 'no answer'}")
+        told = (answer.get("error-message") or done.stderr or done.stdout).split("\n")
+        said = [line.strip() for line in told if line.strip()] or ["no answer"]
+        raise FlowerError(f"flwr {words[0]}: {said[-1]}")
     return answer
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from moml.errors import ConfigError, FlowerError
 from moml.flower.certificates import make_certificates, make_key
 from moml.flower.control import flwr, online
-from moml.flower.folder import NAME, Places, connect, environment, quoted
+from moml.flower.folder import NAME, Places, connect, environment, toml
 from moml.flower.processes import Process, begin, stop
 from moml.run.files import write_text
 from moml.run.folder import Lock
@@ -92,6 +92,7 @@ def down(places: Places) -> int:
         running = {} if now is None else now.alive
         stop(process for name, process in running.items() if name != LINK)
         stop(process for name, process in running.items() if name == LINK)
+        (places.home / "up.json").unlink(missing_ok=True)
     return len(running)
 
 
@@ -165,10 +166,9 @@ def _link_command(places: Places, now: Deployment) -> list[str]:
 
 def _node_command(places: Places, now: Deployment, name: str) -> list[str]:
     i = int(name.partition("-")[2])
-    state = quoted(str(places.home / "state" / name))
-    text = f"partition-id = {i}\nnum-partitions = {now.nodes}\nstate-dir = {state}\n"
+    told = {"partition-id": i, "num-partitions": now.nodes}
     file = places.home / f"{name}.toml"
-    write_text(text, file)
+    write_text(toml(told | {"state-dir": str(places.home / "state" / name)}), file)
     secure = [
         f"--root-certificates={places.keys / 'ca.crt'}",
         f"--auth-supernode-private-key={places.keys / name}",

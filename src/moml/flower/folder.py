@@ -7,21 +7,24 @@ import json
 import os
 import shutil
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from moml.errors import ConfigError
+from moml.flower.settings import DEFAULTS
 from moml.run.config import Config
 from moml.run.files import writable_folder, write_text
 from moml.run.toml import dump
 
 NAME = "moml"  # of the connection
 APP = """\
-# A Flower app that is moml itself: it must be installed (moml[flower]) wherever this runs.
-# `moml flower run` adds the experiment in config.toml to these settings.
+# A Flower app that is moml itself: moml[flower] must be installed wherever it runs.
 [project]
 name = "moml-federation"
 version = "1.0.0"
+description = "A federation of moml"
 license = "Apache-2.0"
 dependencies = ["moml[flower]"]
 
@@ -34,22 +37,21 @@ serverapp = "moml.flower.server_app:app"
 clientapp = "moml.flower.client_app:app"
 
 [tool.flwr.app.config]
-config = ""             # filled in by `moml flower run`, as are experiment and out
-experiment = "default"
-out = ""
-method = ""             # "": as config.toml says
-rounds = {rounds}              # 0: as many as the iterations in config.toml are
-min-nodes = 1           # a run begins when so many nodes are there
-timeout = 600           # seconds that a round waits for answers
 """
-CONNECTION = """\
+WORDS = {  # of the settings, in the app
+    "config": "from config.toml; `moml flower run` fills it in, as experiment and out",
+    "method": "instead of the experiment's",
+    "rounds": "0: as many as the experiment's iterations are",
+    "min-nodes": "a run begins when so many nodes are there",
+    "timeout": "seconds that a round waits for answers",
+    "privacy": "server, client (who clips; the server adds the noise) or local",
+}
+CONNECTION = f"""\
 # Where `moml flower run` finds the SuperLink; `moml flower up` writes its own address here.
 [superlink]
-default = "{name}"
+default = "{NAME}"
 
-[superlink.{name}]
-address = {address}
-{security}
+[superlink.{NAME}]
 """
 
 
@@ -88,7 +90,6 @@ def init(
     folder: Path,
     config: Config,
     *,
-    rounds: int,
     address: str = "127.0.0.1:8000",
     root_certificates: Path | None = None,
 ) -> Places:
@@ -97,7 +98,7 @@ def init(
         raise ConfigError(f"{folder} is not empty; give a new folder")
     places = Places(writable_folder(folder).absolute())
     places.home.mkdir(mode=0o700)
-    write_text(APP.format(rounds=rounds), places.root / "pyproject.toml")
+    write_text(APP + toml(DEFAULTS, WORDS), places.root / "pyproject.toml")
     write_text("/.flower/\n/runs/\n", places.root / ".gitignore")
     write_text(dump(config), places.config)
     connect(places, address, insecure=False, root_certificates=root_certificates)
@@ -116,16 +117,19 @@ def connect(
     places: Places, address: str, *, insecure: bool, root_certificates: Path | None
 ) -> None:
     """Write where the SuperLink is, and how it is known to be that."""
-    security = "insecure = true" if insecure else "# its certificate is one that this system trusts"
-    if root_certificates is not None:
-        security = f"root-certificates = {quoted(str(root_certificates.absolute()))}"
-    text = CONNECTION.format(name=NAME, address=quoted(address), security=security)
-    write_text(text, places.connections)
+    told: dict[str, Any] = {"address": address, "insecure": insecure}
+    if root_certificates is not None:  # else those that this system trusts
+        told["root-certificates"] = str(root_certificates.absolute())
+    write_text(CONNECTION + toml(told), places.connections)
 
 
-def quoted(text: str) -> str:
-    """Text as TOML has it."""
-    return json.dumps(text, ensure_ascii=False)
+def toml(values: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Text and numbers as lines of TOML, with words behind some of them."""
+    lines = []
+    for key, value in values.items():
+        comment = f"  # {words[key]}" if key in words else ""
+        lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}{comment}\n")
+    return "".join(lines)
 
 
 def environment(places: Places) -> dict[str, str]:
@@ -133,18 +137,18 @@ def environment(places: Places) -> dict[str, str]:
     scripts = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     if shutil.which("flower-superlink", path=scripts) is None:
         raise ConfigError("Flower is not installed; pip install 'moml[flower]'")
-    return (
-        {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # nodes of one machine share its GPU
-        | os.environ
-        | {
-            "PATH": scripts,
-            "FLWR_HOME": str(places.home),
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
-            "JAX_COMPILATION_CACHE_DIR": str(places.home / "compiled"),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        }
-    )
+    usual = {
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # nodes of one machine share its GPU
+        "JAX_COMPILATION_CACHE_DIR": str(places.home / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    fixed = {
+        "PATH": scripts,
+        "FLWR_HOME": str(places.home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    }
+    return usual | os.environ | fixed

@@ -11,18 +11,30 @@ from typing import Any
 from moml.errors import ConfigError, FlowerError, Interrupted
 from moml.flower.control import flwr, online
 from moml.flower.deploy import LINK, deployed
-from moml.flower.folder import NAME, Places, quoted
+from moml.flower.folder import NAME, Places, toml
 from moml.flower.settings import DEFAULTS, Settings, read
 from moml.run.files import write_text
 from moml.run.session import asked_to_stop
 
 Row = dict[str, Any]
 SETTINGS = "settings.toml"  # of a run, in its folder: what Flower is given
-EVERY = 3.0  # seconds between two questions to the SuperLink
+SOON, LATER = 2.0, 10.0  # seconds to the next question to the SuperLink: each is a process
+
+
+def check_nodes(places: Places) -> None:
+    """Refuse to begin where nobody would answer."""
+    try:
+        there = online(places)
+    except FlowerError as error:
+        where = f"no SuperLink to be asked, see {places.connections}"
+        hint = f"moml flower up {quote(str(places.root))} starts one on this machine"
+        raise FlowerError(f"{where}; {hint} ({error})") from error
+    if not there:
+        raise FlowerError(f"no node is online at the SuperLink of {places.connections}")
 
 
 def new(places: Places, given: Row) -> tuple[Path, Settings]:
-    """A run that begins, and its folder: the app's settings, the experiment, and what is `given`."""
+    """The folder of a new run: the app's settings, the experiment, and what is `given`."""
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     folder = places.runs / name
     own = {"config": _text(places.config), "experiment": name, "out": str(folder)}
@@ -64,33 +76,39 @@ def rounds(folder: Path) -> list[Row]:
 
 
 def run(places: Places, folder: Path, show: Callable[[Row], None]) -> None:
-    """Start a run and show its rounds; returns when it is complete, raises where it does not get so.
+    """Start a run and show its rounds; returns when it is complete, raises where it is not.
 
     Ctrl-C and SIGTERM stop it on the SuperLink too.
     """
-    if not online(places):
-        raise FlowerError("no node is online; `moml flower up` starts some on this machine")
     shown = len(rounds(folder))
     with asked_to_stop() as asked:
         words = (str(places.root), NAME, "--run-config", str(folder / SETTINGS))
         number = flwr(places, "run", *words)["run-id"]
-        status, next_ = "", 0.0
+        status, why, ask, wait = "", "", time.monotonic() + SOON, LATER
         while not status.startswith("finished"):
+            time.sleep(0.2)
             for row in rounds(folder)[shown:]:
                 show(row)
-                shown, next_ = row["round"], min(next_, time.monotonic() + 0.5)
+                shown = row["round"]
+                if shown == row["rounds"]:
+                    ask, wait = 0.0, SOON
             if halt := asked():
                 flwr(places, "stop", number, NAME)
+                for row in rounds(folder)[shown:]:
+                    show(row)
                 raise Interrupted(f"stopped; {_go_on(places, folder)}", 128 + halt)
-            if time.monotonic() > next_:
+            if time.monotonic() > ask or not _link_runs(places):
                 status, why = _status(places, folder, number)
-                next_ = time.monotonic() + EVERY
-            time.sleep(0.2)
-    for row in rounds(folder)[shown:]:
-        show(row)
+                ask = time.monotonic() + wait
     if status != "finished:completed":
         told = f"the run ended as {status}: {why or 'no reason given'}"
         raise FlowerError(f"{told}; {_go_on(places, folder)}")
+
+
+def _link_runs(places: Places) -> bool:
+    """False where it is one that `up` has started, and that has ended."""
+    now = deployed(places)
+    return now is None or LINK in now.alive
 
 
 def _status(places: Places, folder: Path, number: str) -> tuple[str, str]:
@@ -107,7 +125,7 @@ def _go_on(places: Places, folder: Path) -> str:
     now = deployed(places)
     first = f"moml flower up {here} && " if now is not None and now.missing else ""
     done = len(rounds(folder))
-    return f"{done} rounds are done, go on with: {first}moml flower run {here} --resume"
+    return f"{done} round{'s' * (done != 1)} done; go on with: {first}moml flower run {here} --resume"
 
 
 def _here(places: Places) -> Row:
@@ -140,6 +158,4 @@ def _read(told: Row, where: Path) -> Settings:
 
 
 def _write(told: Row, folder: Path) -> None:
-    value = lambda given: quoted(given) if isinstance(given, str) else repr(given)
-    lines = [f"{key} = {value(told[key])}\n" for key in DEFAULTS if key in told]
-    write_text("".join(lines), folder / SETTINGS)
+    write_text(toml({key: told[key] for key in DEFAULTS if key in told}), folder / SETTINGS)
