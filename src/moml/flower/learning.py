@@ -19,7 +19,7 @@ from moml.run.problem import build, client_net
 from moml.run.problems import Clients, Sine
 from moml.run.train import compose, hyper_of, init_key, run_key
 from moml.tasks.sampler import draw, fetch
-from moml.types import Meta, Rounds, Tasks
+from moml.types import Adapt, Meta, Rounds, Tasks
 
 
 class Outcome(NamedTuple):
@@ -73,13 +73,10 @@ def client_of(config: Config, data: str | None = None) -> Client:
     params = plan.built.init(init_key(config.seed))
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key, schedule, parts = run_key(config.seed), schedule_of(config), parts_of(plan.method)
-    adapt = plan.method.adaptation(config.test_steps)
-    still = adapt._replace(apply=lambda meta, support, hyper: adapt.start(meta))
+    each = lambda mine, support, query: [own.score(w, support, query) for w in mine]
+    adapt = _before_and_after(plan.method.adaptation(config.test_steps))
     how = {"shots": config.shots, "queries": own.queries}
-    before, after = (
-        score_on(own.score, each, own.tasks, jax.random.key(SCORED), **how)
-        for each in (still, adapt)
-    )
+    scores = score_on(each, adapt, own.tasks, jax.random.key(SCORED), **how)
 
     def round_(meta: Meta, row: Any, t: Any, i: Any) -> Outcome:
         visit = draw(jax.random.fold_in(key, t), needs, tasks)  # all of the round's, as simulated
@@ -90,14 +87,23 @@ def client_of(config: Config, data: str | None = None) -> Client:
         steps = None if mine.turnout is None else mine.turnout.steps
         done = parts.update(meta, row, mine.task, steps, now)
         weight = jnp.ones((), jnp.int32) if mine.turnout is None else mine.turnout.weight
-        scores = [score(meta, hyper, i) for score in (before, after)]
-        return Outcome(done.meta, done.row, weight, done.loss, *scores, jnp.any(visit.ids == i))
+        before, after = scores(meta, hyper, i)
+        drawn = jnp.any(visit.ids == i)
+        return Outcome(done.meta, done.row, weight, done.loss, before, after, drawn)
 
     program = jax.jit(round_)
     meta = jax.eval_shape(lambda: plan.method.algorithm.init(params, hyper)).meta
     number = lambda x: jnp.asarray(x, jnp.int32)
     return Client(
         meta, jax.jit(parts.row), lambda w, row, t, i: program(w, row, number(t), number(i))
+    )
+
+
+def _before_and_after(adapt: Adapt) -> Adapt:
+    """An adaptation that gives two models: as it came, and adapted."""
+    return adapt._replace(
+        apply=lambda meta, support, hyper: [adapt.start(meta), adapt.apply(meta, support, hyper)],
+        merge=lambda meta, both: [adapt.merge(meta, one) for one in both],
     )
 
 

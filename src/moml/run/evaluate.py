@@ -13,12 +13,12 @@ from moml.run.train import Learner
 from moml.tasks.sampler import shuffled
 from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Tasks
 
-Score = Callable[[Params, Any, Any], Float[Array, ""]]  # personal parameters, support, query
+Score = Callable[[Params, Any, Any], Any]  # personal parameters, support, query
 
 
 def score_on(
     score: Score, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int | None
-) -> Callable[[Meta, Hyper, Int[Array, ""]], Float[Array, ""]]:
+) -> Callable[[Meta, Hyper, Int[Array, ""]], Any]:
     """A task's score on `queries` samples after adapting on `shots` others; None: on all others.
 
     All others are padded to the largest task's, with a mask: `score` must honour it.
@@ -32,7 +32,7 @@ def score_on(
         )
     both = _some(tasks, shots, queries) if queries is not None else _all(tasks, shots)
 
-    def one(meta: Meta, hyper: Hyper, i: Int[Array, ""]) -> Float[Array, ""]:
+    def one(meta: Meta, hyper: Hyper, i: Int[Array, ""]) -> Any:
         support, query = both(jax.random.fold_in(key, i), i)
         mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
         return score(mine, support, query)
