@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from moml.cli import run as moml
 from moml.flower.folder import Places
 from moml.run.toml import dump
 from tests.flower.common import model, simulated
@@ -50,7 +51,8 @@ class Federation:
     def rounds(self):
         runs = self.places.runs
         file = self.out / "rounds.jsonl" if runs.exists() and any(runs.iterdir()) else runs
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+        lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def has(self, process, rounds):
         """Wait for so many rounds of a run."""
@@ -63,7 +65,7 @@ def federation(folder, cache, config, *options, change=lambda places: None):
     mine = folder.with_suffix(".toml")
     mine.write_text(dump(config))
     own = Federation(folder, cache)
-    own.does("init", "--config", mine)
+    moml(["flower", "init", str(folder), "--config", str(mine)])
     change(own.places)
     try:
         own.does("up", *options)
@@ -87,10 +89,10 @@ def processes_of(folder):
 
 
 def equal_to_the_simulator(out, config):
-    """A run's last model is the simulator's, to the rounding of float32."""
+    """A run's last model is the simulator's, to the rounding of float32; returns its losses."""
     with jax.enable_x64(False):  # as the processes have it
         expected, losses, _ = simulated(config)
-        mine = model(out)
+        mine = model(config, out)
     for one, two in zip(mine, expected, strict=True):
         assert one.dtype == two.dtype == np.float32
         np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)

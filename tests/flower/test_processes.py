@@ -4,14 +4,19 @@ import json
 import stat
 
 import numpy as np
+import pytest
 
+from moml.cli import run as moml
+from moml.errors import ConfigError
 from tests.flower.common import small
 from tests.flower.federation import equal_to_the_simulator, federation
 from tests.run.processes import cache  # noqa: F401
 
+SEED = 7  # an experiment is built once in a process, and here with float32
 
-def test_a_federation_in_plain_text(tmp_path, cache):  # noqa: F811
-    config = small(carried=True, iterations=4)
+
+def test_a_federation_in_plain_text(tmp_path, cache, capsys):  # noqa: F811
+    config = small(carried=True, iterations=4, seed=SEED)
     with federation(tmp_path / "fed", cache, config, "--nodes", 2) as fed:
         rows_file = tmp_path / "rows.json"
         told, _ = fed.does("run", "--json", rows_file)
@@ -21,16 +26,17 @@ def test_a_federation_in_plain_text(tmp_path, cache):  # noqa: F811
         rows = json.loads(rows_file.read_text())
         assert [row["setting"]["round"] for row in rows] == [1, 1, 2, 2]
         assert rows[-1]["mean"] == fed.rounds[-1]["after"] and rows[-1]["lost"] == 0
-        assert rows[-1]["samples"] == 2 * 4 * (4 + 2 * (2 + 2))  # rounds, clients, K0 + H (S1 + S3)
-        again, _ = fed.does("up")
-        assert "is up already: SuperLink on 127.0.0.1:" in again and "2 nodes" in again
-        code, error = fed.fails("up", "--nodes", 3)
-        assert code == 2 and "is up with 2 nodes" in error
-    assert "nothing was running" in fed.does("down")[0]
+        assert rows[-1]["samples"] == 2 * 4 * 2 * (2 + 2)  # rounds, clients, H, S1 and S3
+        moml(["flower", "up", str(fed.places.root)])
+        assert "is up already: SuperLink on 127.0.0.1:" in capsys.readouterr().out
+        with pytest.raises(ConfigError, match="is up with 2 nodes"):
+            moml(["flower", "up", str(fed.places.root), "--nodes", "3"])
+    moml(["flower", "down", str(fed.places.root)])
+    assert "nothing was running" in capsys.readouterr().out
 
 
 def test_a_federation_with_tls(tmp_path, cache):  # noqa: F811
-    config = small(method="pfedme", prox=5.0, prox_steps=2, server_rate=0.7, iterations=2)
+    config = small(method="pfedme", prox=5.0, server_rate=0.7, iterations=2, seed=SEED)
     with federation(tmp_path / "fed", cache, config, "--nodes", 2, "--tls") as fed:
         fed.does("run")
         equal_to_the_simulator(fed.out, config)
