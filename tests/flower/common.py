@@ -14,13 +14,14 @@ from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config, check
 from moml.run.job import single
 from moml.run.metrics import read as read_rows
-from moml.run.problems import Synthetic
+from moml.run.problems import Sine
 from moml.run.toml import dump
 from tests.flower.grid import InProcess
 
 SMALL = Config(
-    Synthetic(n=6, samples=12, features=3, classes=2),
+    Sine(n=6, hidden=()),
     method="localmoml",
+    carried=True,
     iterations=6,
     local_steps=2,
     tasks_per_step=4,
@@ -35,7 +36,8 @@ SMALL = Config(
 
 
 def small(**changes):
-    return check(replace(SMALL, **changes))
+    """The experiment with another method: that one's own options alone."""
+    return check(replace(SMALL, **({"carried": None} if "method" in changes else {}) | changes))
 
 
 def settings(config, out, **more):
@@ -74,4 +76,4 @@ def simulated(config):
     for t in range(job.steps):
         state, row = job.stretch(state, t, 1)
         losses.append(row["loss"])
-    return jax.tree.leaves(state.meta), losses, state
+    return jax.tree.leaves(state.meta), losses

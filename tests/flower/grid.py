@@ -4,7 +4,7 @@ It sets what Flower's runtime sets (`TaskIdentity`, ids of messages): the one pl
 internals of Flower.
 """
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 

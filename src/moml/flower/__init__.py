@@ -1,1 +1,1 @@
-"""The same clients on other machines, under Flower: records to pytrees and back, and nothing else."""
+"""The same clients on other machines, under Flower: records to pytrees and back."""

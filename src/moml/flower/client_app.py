@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 
-from moml.algorithms.rounds import weighted_mean
 from moml.errors import ConfigError, DataError
 from moml.flower.learning import Outcome, client_of
 from moml.flower.records import ARRAYS, CONFIG, COUNT, METRICS, TOLD, arrays_of, tree_of
@@ -59,7 +58,7 @@ def holds(message: Message, context: Context) -> Message:
 
 
 def train(message: Message, context: Context) -> Message:
-    """This node's part of a round."""
+    """A node's part of a round."""
     settings, node = read(context.run_config), node_of(context.node_config)
     asked: Any = message.content[CONFIG]
     keep_compiled(node)
@@ -74,13 +73,13 @@ def train(message: Message, context: Context) -> Message:
             raise ConfigError(f"task {task} is not of partition {node.partition} here")
         place = Place(context.state, node.state, settings.experiment, run, task)
         done.append(one(client, settings, place, meta, number, heard))
-    model = weighted_mean(_stacked([each.meta for each in done]), _weights(done))
-    means = weighted_mean(
-        {name: jnp.stack([getattr(each, name) for each in done]) for name in TOLD[1:]},
-        _weights(done),
-    )
-    told = {name: float(value) for name, value in means.items()}
-    metrics = MetricRecord({COUNT: int(_weights(done).sum())} | told)
+    weights = [int(each.weight) for each in done]
+    mean = lambda *x: sum(p * np.asarray(x) for p, x in zip(weights, x, strict=True)) / sum(weights)
+    told: dict[str, Any] = {
+        name: float(mean(*(getattr(each, name) for each in done))) for name in TOLD[1:]
+    }
+    model = jax.tree.map(mean, *(each.meta for each in done))  # sum p_i w_i / sum p_i
+    metrics = MetricRecord({COUNT: sum(weights)} | told)
     content = RecordDict({ARRAYS: arrays_of(model), METRICS: metrics})
     return Message(content, reply_to=message)
 
@@ -108,16 +107,9 @@ app.train("noised", mods=[mute, noised])(train)
 
 def keep_compiled(node: Node) -> None:
     """A client process lives for one message: what it compiles is kept for the next."""
-    if node.state is None or jax.config.jax_compilation_cache_dir is not None:
+    config: Any = jax.config
+    if node.state is None or config.jax_compilation_cache_dir is not None:
         return
-    jax.config.update("jax_compilation_cache_dir", str(node.state / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def _stacked(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-def _weights(done: list[Outcome]) -> Any:
-    return jnp.stack([each.weight for each in done])
+    config.update("jax_compilation_cache_dir", str(node.state / "compiled"))
+    config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -19,7 +19,7 @@ from moml.run.problem import build, client_net
 from moml.run.problems import Clients, Sine
 from moml.run.train import compose, hyper_of, init_key, run_key
 from moml.tasks.sampler import draw, fetch
-from moml.types import Adapt, Meta, Rounds, Tasks
+from moml.types import Adapt, Meta, Params, Rounds, Tasks
 
 
 class Outcome(NamedTuple):
@@ -65,18 +65,17 @@ def client_of(config: Config, data: str | None = None) -> Client:
     """The experiment at a node, whose data sets lie in `data` or where MOML_DATA says."""
     with _data_in(data):
         plan = plan_of(config)
-        personal = plan.built.personal
-        if personal is None:
+        if plan.built.own is None:
             raise ConfigError(f"{type(config.problem).__name__} has no clients")
-        own = personal()
+        own = plan.built.own()
     tasks, needs = plan.built.tasks, plan.method.algorithm.needs
     params = plan.built.init(init_key(config.seed))
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key, schedule, parts = run_key(config.seed), schedule_of(config), parts_of(plan.method)
     each = lambda mine, support, query: [own.score(w, support, query) for w in mine]
     adapt = _before_and_after(plan.method.adaptation(config.test_steps))
-    how = {"shots": config.shots, "queries": own.queries}
-    scores = score_on(each, adapt, own.tasks, jax.random.key(SCORED), **how)
+    scored = jax.random.key(SCORED)
+    scores = score_on(each, adapt, own.tasks, scored, shots=config.shots, queries=own.queries)
 
     def round_(meta: Meta, row: Any, t: Any, i: Any) -> Outcome:
         visit = draw(jax.random.fold_in(key, t), needs, tasks)  # all of the round's, as simulated
@@ -101,9 +100,13 @@ def client_of(config: Config, data: str | None = None) -> Client:
 
 def _before_and_after(adapt: Adapt) -> Adapt:
     """An adaptation that gives two models: as it came, and adapted."""
+
+    def merge(meta: Meta, both: Any) -> list[Params]:
+        return [adapt.merge(meta, one) for one in both]
+
     return adapt._replace(
         apply=lambda meta, support, hyper: [adapt.start(meta), adapt.apply(meta, support, hyper)],
-        merge=lambda meta, both: [adapt.merge(meta, one) for one in both],
+        merge=merge,
     )
 
 
@@ -125,10 +128,9 @@ def server_of(config: Config) -> Server:
 
     def cohort(t: int) -> tuple[np.ndarray, np.ndarray]:
         visit = drawn(jnp.asarray(t, jnp.int32))
-        ids = np.asarray(visit.ids)
-        return ids, np.ones(ids.shape, bool) if visit.turnout is None else np.asarray(
-            visit.turnout.present
-        )
+        everybody = np.ones(visit.ids.shape, bool)
+        present = everybody if visit.turnout is None else np.asarray(visit.turnout.present)
+        return np.asarray(visit.ids), present
 
     meta = jax.jit(lambda: chosen.algorithm.init(params, hyper).meta)()
     mix = jax.jit(parts_of(chosen).server)

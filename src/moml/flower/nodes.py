@@ -11,6 +11,7 @@ from moml.errors import ConfigError
 from moml.flower.records import METRICS, line
 
 log = logging.getLogger("moml")
+QUERY = 60.0  # seconds for a node to say which partition it holds
 EVERY = 0.3  # seconds between two looks for answers; Flower's own `send_and_receive` takes 3
 
 
@@ -19,12 +20,13 @@ def exchange(grid: Grid, messages: list[Message], timeout: float) -> list[Messag
     end = time.monotonic() + timeout
     open_ = {given for given in grid.push_messages(messages) if given}
     replies: dict[str, Message] = {}
-    while open_ and time.monotonic() < end:
+    while open_:
         for reply in grid.pull_messages(open_):
             replies[reply.metadata.reply_to_message_id] = reply
         open_ -= set(replies)
-        if open_:
-            time.sleep(EVERY)
+        if open_ and time.monotonic() > end:
+            break
+        time.sleep(EVERY if open_ else 0)
     return [replies.get(message.metadata.message_id) for message in messages]
 
 
@@ -39,6 +41,7 @@ class Nodes:
         """Partition -> node, of the nodes that are there now; of two, the one that came last."""
         there = set(grid.get_node_ids())
         new = sorted(there - set(self._held))
+        timeout = min(timeout, QUERY)
         messages = [Message(RecordDict(), node, "query", ttl=timeout) for node in new]
         replies = exchange(grid, messages, timeout) if new else []
         for node, reply in zip(new, replies, strict=True):

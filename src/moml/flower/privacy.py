@@ -40,6 +40,12 @@ class Ledger:
         self.answers = np.zeros(n, np.int64)
         self.accountant = self._accountant()
 
+    @property
+    def asks(self) -> dict[str, Any]:
+        """How clients are asked: each by itself, as each is clipped by itself."""
+        where = self.told.where
+        return {"action": ACTIONS[where], "alone": True, "whole": where in CENTRAL}
+
     def wrapped(self, cohorts: Cohorts) -> Strategy:
         """The strategy, private where that is the server's part."""
         if self.told.where not in CENTRAL:

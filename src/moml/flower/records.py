@@ -68,6 +68,13 @@ def flaw(reply: Message, like: Any, weight: int | None) -> str | None:
     return None
 
 
+def same(reply: Message, meta: Any) -> bool:
+    """Whether a good reply's model is this one."""
+    mine = tree_of(reply.content.array_records[ARRAYS], meta)
+    pairs = zip(jax.tree.leaves(mine), jax.tree.leaves(meta), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
 def size(message: Message) -> int:
     """The bytes of a message's records."""
     if message.has_error():

@@ -23,7 +23,7 @@ from flwr.serverapp.strategy import Strategy
 from moml.errors import CheckpointError, ConfigError, Diverged
 from moml.flower.learning import Server, server_of
 from moml.flower.nodes import Nodes, exchange, wait
-from moml.flower.privacy import ACTIONS, Ledger
+from moml.flower.privacy import Ledger
 from moml.flower.records import arrays_of, finite, size, tree_of
 from moml.flower.settings import Settings, read
 from moml.flower.strategy import Cohorts, sifted
@@ -95,17 +95,22 @@ def one_round(
 ) -> tuple[State, dict[str, Any]]:
     """Ask, sift, take the mean, mix."""
     began = time.monotonic()
-    action = "train" if ledger is None else ACTIONS[ledger.told.where]
+    asks = {} if ledger is None else ledger.asks
     cohorts = Cohorts(
-        server.cohort, nodes, run=token, heard=state.heard, timeout=settings.timeout,
-        action=action, alone=ledger is not None,
-    )  # fmt: skip
+        server.cohort, nodes, run=token, heard=state.heard, timeout=settings.timeout, **asks
+    )
     strategy: Strategy = cohorts if ledger is None else ledger.wrapped(cohorts)
     arrays = arrays_of(state.meta)
     messages = list(strategy.configure_train(number + 1, arrays, ConfigRecord(), grid))
     replies = exchange(grid, messages, settings.timeout)
-    late = f"no answer within {settings.timeout:g} s"
-    good, failed = sifted(cohorts.asked, replies, state.meta, server.weighted, late)
+    good, failed = sifted(
+        cohorts.asked,
+        replies,
+        state.meta,
+        weighted=server.weighted,
+        unmoved=ledger is None or ledger.told.where != "server",
+        late=f"no answer within {settings.timeout:g} s",
+    )
     heard = [task for each, _ in good for task in each.tasks]
     failed = cohorts.failed + failed
     mean, metrics = strategy.aggregate_train(number + 1, [reply for _, reply in good])
@@ -149,8 +154,9 @@ def told(row: dict[str, Any]) -> str:
 def begun(settings: Settings, out: Path) -> str:
     """The token of the run in this folder, which is begun if it is not."""
     path = out / "run.json"
-    about = {"experiment": settings.experiment, "config": dump(settings.config)}
-    about |= {"privacy": settings.privacy and list(settings.privacy)}
+    privacy = None if settings.privacy is None else list(settings.privacy)
+    about: dict[str, Any] = {"experiment": settings.experiment, "privacy": privacy}
+    about["config"] = dump(settings.config)
     if not path.exists():
         token = secrets.token_hex(8)
         write_text(json.dumps(about | {"run": token}, indent=1) + "\n", path)

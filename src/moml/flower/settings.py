@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,7 +70,8 @@ def read(run: Mapping[str, Any]) -> Settings:
     3
     """
     for key, usual in DEFAULTS.items():
-        if not isinstance(run.get(key, usual), float | int if key == "timeout" else type(usual)):
+        kind = float | int if isinstance(usual, float) else type(usual)
+        if not isinstance(run.get(key, usual), kind):
             raise ConfigError(f"{key} must be like {usual!r}; given {run[key]!r}")
     given = DEFAULTS | {key: run[key] for key in DEFAULTS if key in run}
     experiment = given["experiment"]
@@ -90,6 +92,7 @@ def read(run: Mapping[str, Any]) -> Settings:
     )
 
 
+@cache
 def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
     """The configuration that a run's text holds, or names; another method or number of rounds."""
     named = STARTS.get(text.strip() or START)
@@ -144,5 +147,5 @@ def _privacy(given: Mapping[str, Any], config: Config) -> Privacy | None:
     delta = _positive("delta", given["delta"])
     if delta >= 1:
         raise ConfigError(f"delta must be below 1; given {delta:g}")
-    sizes = [_positive(name, given[name]) for name in ("clipping-norm", "noise-multiplier")]
-    return Privacy(where, *sizes, delta)
+    norm, noise = (_positive(name, given[name]) for name in ("clipping-norm", "noise-multiplier"))
+    return Privacy(where, norm, noise, delta)

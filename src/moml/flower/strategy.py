@@ -14,7 +14,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from moml.errors import ConfigError
 from moml.flower.nodes import Nodes
-from moml.flower.records import ARRAYS, CONFIG, flaw
+from moml.flower.records import ARRAYS, CONFIG, flaw, same
+from moml.types import Meta
 
 
 class Failure(NamedTuple):
@@ -36,7 +37,8 @@ class Asked(NamedTuple):
 class Cohorts(FedAvg):
     """FedAvg whose cohorts are tasks drawn from (seed, round), as the simulator draws them.
 
-    One message a node, with all its tasks of the round; where `alone`, one message a task.
+    One message a node, with all its tasks of the round; where `alone`, one message a task. A round
+    that must be `whole` asks nobody where somebody cannot be asked.
     """
 
     def __init__(
@@ -49,10 +51,11 @@ class Cohorts(FedAvg):
         timeout: float,
         action: str = "train",
         alone: bool = False,
+        whole: bool = False,
     ) -> None:
         super().__init__()
         self.cohort, self.nodes, self.run, self.heard = cohort, nodes, run, heard
-        self.timeout, self.action, self.alone = timeout, action, alone
+        self.timeout, self.action, self.alone, self.whole = timeout, action, alone, whole
         self.asked: list[Asked] = []
         self.failed: list[Failure] = []  # of the tasks drawn, those that nobody is asked about
 
@@ -73,7 +76,11 @@ class Cohorts(FedAvg):
                 self.failed.append(Failure(partition, tasks, "no node holds this partition"))
         for partition, tasks in self._by_partition(ids[~present]).items():
             self.failed.append(Failure(partition, tasks, "dropped out, as drawn"))
-        say = {"ttl": self.timeout, "group_id": str(server_round)}
+        if self.whole and self.failed:
+            short = "not asked: with privacy a round has all its clients or none"
+            self.failed += [Failure(each.partition, each.tasks, short) for each in self.asked]
+            self.asked = []
+        say: dict[str, Any] = {"ttl": self.timeout, "group_id": str(server_round)}
         return [
             Message(self._content(arrays, config, server_round, tasks), node, self.action, **say)
             for node, _, tasks in self.asked
@@ -86,7 +93,7 @@ class Cohorts(FedAvg):
     def _content(
         self, arrays: ArrayRecord, config: ConfigRecord, server_round: int, tasks: list[int]
     ) -> RecordDict:
-        told = {
+        told: dict[str, Any] = {
             "server-round": server_round,
             "run": self.run,
             "tasks": tasks,
@@ -96,13 +103,21 @@ class Cohorts(FedAvg):
 
 
 def sifted(
-    asked: list[Asked], replies: list[Message | None], like: Any, weighted: bool, late: str
+    asked: list[Asked],
+    replies: list[Message | None],
+    meta: Meta,
+    *,
+    weighted: bool,
+    unmoved: bool,
+    late: str,
 ) -> tuple[list[tuple[Asked, Message]], list[Failure]]:
-    """The answers that can go into the mean, and the others by name."""
+    """The answers that can go into the mean, and the others by name; `unmoved`: so may they be."""
     good, failed = [], []
     for each, reply in zip(asked, replies, strict=True):
         weight = None if weighted else len(each.tasks)
-        reason = late if reply is None else flaw(reply, like, weight)
+        reason = late if reply is None else flaw(reply, meta, weight)
+        if reply is not None and reason is None and not unmoved and same(reply, meta):
+            reason = "its model is the one it was sent: there is nothing to clip"
         if reply is not None and reason is None:
             good.append((each, reply))
         else:

@@ -32,7 +32,7 @@ SIDE = {"omniglot": 28, "cifar100": 32}  # of the images
 PIXELS = {"mnist": 28 * 28, "cifar10": 32 * 32 * 3, "cifar100": 32 * 32 * 3}
 
 
-class Personal(NamedTuple):
+class Own(NamedTuple):
     """What the training tasks themselves are scored by, on samples that they do not train on."""
 
     tasks: Tasks
@@ -55,7 +55,7 @@ class Built(NamedTuple):
     higher: bool = False  # whether a higher score is better
     at_once: int = 256  # tasks scored side by side
     strangers: Tasks | None = None  # of clients: those that never take part
-    personal: Callable[[], Personal] | None = None  # of tasks that a federated run can have
+    own: Callable[[], Own] | None = None  # of tasks that a federated run can have
 
 
 def build(config: Config) -> Built:
@@ -68,8 +68,7 @@ def build(config: Config) -> Built:
             tasks = sine(noise=p.noise) if p.n == 25 else drawn()
             test = unseen_sine(unseen, config.test_tasks, noise=p.noise)
             built = _by_loss(net, mse(net.predict), tasks, test, "test_error", 100)
-            own = Personal(tasks, built.metric, built.score, 100)
-            return built._replace(personal=lambda: own)
+            return built._replace(own=lambda: Own(tasks, built.metric, built.score, 100))
         case Synthetic():
             net = mlp(p.features, *p.hidden, p.classes)
             like = partial(
@@ -82,8 +81,8 @@ def build(config: Config) -> Built:
             right = accuracy(net.predict)
             on_query = lambda mine, support, query: right(mine, query)
             others = lambda: like(jax.random.key(TRAINING), p.n, fresh=True)
-            own = lambda: Personal(others(), "test_accuracy", on_query, queries)
-            return built._replace(personal=own)
+            own = lambda: Own(others(), "test_accuracy", on_query, queries)
+            return built._replace(own=own)
         case Episodes():
             return _episodes(p, config.test_tasks, unseen)
         case Clients():
@@ -191,5 +190,5 @@ def _clients(p: Clients, shots: int) -> Built:
         higher=True,
         at_once=max(1, 2**24 // (max(sizes) * pixels)),
         strangers=some(test, split.unseen) if split.unseen else None,
-        personal=lambda: Personal(tested, "test_accuracy", on_query, None),
+        own=lambda: Own(tested, "test_accuracy", on_query, None),
     )

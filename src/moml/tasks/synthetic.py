@@ -23,8 +23,8 @@ def synthetic(
     """n tasks y = argmax(W x + c); `a` is how much W differs between tasks, `b` how much x does.
 
     W, c ~ N(u, 1), u ~ N(0, a);  x ~ N(m, diag(j^-1.2)), m ~ N(M, 1), M ~ N(0, b).
-    With `unequal`, sizes are log-normal from 10 up to `samples`. With `fresh` these are other samples
-    of the same tasks.
+    With `unequal`, sizes are log-normal from 10 up to `samples`; with `fresh`, these are other
+    samples of the same tasks.
     """
     keys = jax.random.split(key, 7)
     u = jnp.sqrt(a) * jax.random.normal(keys[0], (n, 1, 1))
