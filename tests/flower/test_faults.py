@@ -46,7 +46,7 @@ def test_every_method_on_real_nodes(tmp_path, cache):  # noqa: F811
 
 
 def test_a_node_is_killed_and_comes_back(tmp_path, cache):  # noqa: F811
-    config = small(**CARRIED, iterations=10, seed=22)
+    config = small(**CARRIED, iterations=10, seed=22, decay_after=1.0)  # rounds change no step
     with federation(tmp_path / "fed", cache, config, "--nodes", 3) as fed:
         run = fed.begins("run", "--rounds", 3)
         fed.has(run, 1)

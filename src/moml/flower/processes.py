@@ -68,7 +68,8 @@ def begin(name: str, command: Sequence[str], log: Path, environment: Mapping[str
 
 def stop(processes: Iterable[Process], seconds: float = 10.0) -> None:
     """End these, and all that they have started: asked first, killed after so many seconds."""
-    known, asked = {one.pid: one.started for one in processes}, set()
+    known = {one.pid: one.started for one in processes}
+    asked: set[int] = set()
     deadline = time.monotonic() + seconds
     while known := _running(known):
         number = signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL

@@ -125,7 +125,9 @@ def _go_on(places: Places, folder: Path) -> str:
     now = deployed(places)
     first = f"moml flower up {here} && " if now is not None and now.missing else ""
     done = len(rounds(folder))
-    return f"{done} round{'s' * (done != 1)} done; go on with: {first}moml flower run {here} --resume"
+    return (
+        f"{done} round{'s' * (done != 1)} done; go on with: {first}moml flower run {here} --resume"
+    )
 
 
 def _here(places: Places) -> Row:
