@@ -9,22 +9,21 @@ encryption included.
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / place) for place in ("src", ".")]
 
 import numpy as np
 
+from common import machine
 from moml.flower import deploy, run
 from moml.flower.folder import init
 from moml.flower.learning import server_of
 from moml.run.config import STARTS, check
 from moml.runtime.account import nbytes
-from tests.flower.proxy import Proxy
+from proxy import Proxy
 
 
 def measured(places, rounds, wire):
@@ -72,6 +71,7 @@ def main():
         finally:
             deploy.down(places)
     what = f"{given.nodes} nodes, {problem.n} tasks in a round, w of {model:,} bytes, TLS"
+    machine(flwr=version("flwr"))
     print(f"{config.method}, {what}; SuperLink and nodes up in {started:.1f} s")
     print(f"{'cache':<8}{'before':>9}{'round 1':>9}{'others':>9}   seconds; others: median")
     for name, (before, seconds, _) in (("cold", cold), ("warm", warm)):

@@ -9,6 +9,7 @@ import time
 
 import httpx
 import pytest
+from benchmarks.proxy import Proxy
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
@@ -23,7 +24,6 @@ from moml.flower.folder import NAME, environment
 from moml.flower.processes import begin, stop
 from tests.flower.common import small
 from tests.flower.federation import federation
-from tests.flower.proxy import Proxy
 from tests.run.processes import cache  # noqa: F401
 
 pytestmark = pytest.mark.slow

@@ -144,10 +144,8 @@ def _show(row: dict[str, Any]) -> None:
     step = f"{row['round']}/{row['rounds']}"
     print(f"{step:>9}{figures}{answered:>10}{row['seconds']:>9.1f}{privacy}", flush=True)
     for one in row["failed"]:
-        tasks = " ".join(map(str, one["tasks"]))
-        print(
-            f"  left out: partition {one['partition']} (tasks {tasks}): {one['reason']}", flush=True
-        )
+        who = f"partition {one['partition']} (tasks {' '.join(map(str, one['tasks']))})"
+        print(f"  left out: {who}: {one['reason']}", flush=True)
 
 
 def down(command: Down) -> None:

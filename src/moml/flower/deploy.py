@@ -49,8 +49,8 @@ class Deployment:
     @property
     def missing(self) -> list[str]:
         """The names of those that do not run."""
-        names = [LINK, *(f"node-{i}" for i in range(self.nodes))]
-        return [name for name in names if name not in self.alive]
+        names, running = [LINK, *(f"node-{i}" for i in range(self.nodes))], self.alive
+        return [name for name in names if name not in running]
 
 
 def deployed(places: Places) -> Deployment | None:

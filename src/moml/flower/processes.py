@@ -22,33 +22,34 @@ class Process(NamedTuple):
     @property
     def alive(self) -> bool:
         """Whether it still runs."""
-        return table().get(self.pid, (0, ""))[1] == self.started
+        return table(self.pid).get(self.pid, (0, ""))[1] == self.started
 
 
-def table() -> dict[int, tuple[int, str]]:
-    """Every process that runs: its pid, its parent's and its time of start."""
-    return _from_proc() if (PROC / "self" / "stat").exists() else _from_ps()
+def table(pid: int | None = None) -> dict[int, tuple[int, str]]:
+    """The processes that run, or one of them: pid -> its parent's pid, its time of start."""
+    return _from_proc(pid) if (PROC / "self" / "stat").exists() else _from_ps(pid)
 
 
-def _from_proc() -> dict[int, tuple[int, str]]:
+def _from_proc(pid: int | None) -> dict[int, tuple[int, str]]:
     found = {}
     boot = (PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
-    for place in PROC.iterdir():
+    for place in PROC.iterdir() if pid is None else [PROC / str(pid)]:
         if place.name.isdigit():
             try:
                 words = (place / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it ended meanwhile
+            except OSError:  # it has ended
                 continue
             if words[0] not in "ZX":  # dead, and not yet looked after by its parent
                 found[int(place.name)] = (int(words[1]), f"{boot} {words[19]}")
     return found
 
 
-def _from_ps() -> dict[int, tuple[int, str]]:
-    columns = ["ps", "-A", "-o", "pid=,ppid=,stat=,lstart="]
-    lines = subprocess.run(columns, capture_output=True, text=True, check=True).stdout.splitlines()
+def _from_ps(pid: int | None) -> dict[int, tuple[int, str]]:
+    which = ["-A"] if pid is None else ["-p", str(pid)]
+    command = ["ps", *which, "-o", "pid=,ppid=,stat=,lstart="]
+    lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
     rows = [line.split(maxsplit=3) for line in lines]
-    return {int(pid): (int(of), since) for pid, of, state, since in rows if state[0] != "Z"}
+    return {int(one): (int(of), since) for one, of, state, since in rows if state[0] != "Z"}
 
 
 def begin(name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
@@ -63,7 +64,7 @@ def begin(name: str, command: Sequence[str], log: Path, environment: Mapping[str
             start_new_session=True,
         )
     process.returncode = 0  # it is to outlive us, so Python need not warn that it does
-    return Process(name, process.pid, table().get(process.pid, (0, "dead"))[1])
+    return Process(name, process.pid, table(process.pid).get(process.pid, (0, "dead"))[1])
 
 
 def stop(processes: Iterable[Process], seconds: float = 10.0) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from moml.errors import ConfigError, FlowerError, Interrupted
+from moml.errors import ConfigError, Diverged, FlowerError, Interrupted
 from moml.flower.control import flwr, online
 from moml.flower.deploy import LINK, deployed
 from moml.flower.folder import NAME, Places, toml
@@ -101,8 +101,9 @@ def run(places: Places, folder: Path, show: Callable[[Row], None]) -> None:
                 status, why = _status(places, folder, number)
                 ask = time.monotonic() + wait
     if status != "finished:completed":
+        kind = Diverged if " diverged in round " in why else FlowerError
         told = f"the run ended as {status}: {why or 'no reason given'}"
-        raise FlowerError(f"{told}; {_go_on(places, folder)}")
+        raise kind(f"{told}; {_go_on(places, folder)}")
 
 
 def _link_runs(places: Places) -> bool:
@@ -125,9 +126,8 @@ def _go_on(places: Places, folder: Path) -> str:
     now = deployed(places)
     first = f"moml flower up {here} && " if now is not None and now.missing else ""
     done = len(rounds(folder))
-    return (
-        f"{done} round{'s' * (done != 1)} done; go on with: {first}moml flower run {here} --resume"
-    )
+    count = f"{done} round{'s' * (done != 1)} done"
+    return f"{count}; go on with: {first}moml flower run {here} --resume"
 
 
 def _here(places: Places) -> Row:

@@ -18,6 +18,7 @@ class Proxy:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
+        """Take no further connections."""
         self._listening.close()
 
     def _serve(self) -> None:
