@@ -62,7 +62,7 @@ def train(message: Message, context: Context) -> Message:
     settings, node = read(context.run_config), node_of(context.node_config)
     asked: Any = message.content[CONFIG]
     keep_compiled(node)
-    client = client_of(settings.config, node.data)
+    client = client_of(settings.config, node)
     meta = tree_of(message.content.array_records[ARRAYS], client.meta)
     number, run = int(asked["server-round"]) - 1, str(asked["run"])
     if not run.isalnum():  # it becomes part of a file's name

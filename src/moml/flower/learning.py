@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,11 +13,12 @@ import numpy as np
 
 from moml.algorithms.recipes import Method
 from moml.errors import ConfigError
+from moml.flower.settings import Node
 from moml.run.config import Config, method_options
 from moml.run.evaluate import score_on
 from moml.run.job import SCORED, plan_of, schedule_of, sizes_of
-from moml.run.problem import build, client_net
-from moml.run.problems import Clients, Sine
+from moml.run.problem import build, client_net, table_net
+from moml.run.problems import Clients, Sine, Table
 from moml.run.train import compose, hyper_of, init_key, run_key
 from moml.tasks.sampler import draw, fetch
 from moml.types import Adapt, Meta, Params, Rounds, Tasks
@@ -61,10 +63,12 @@ def parts_of(chosen: Method) -> Rounds:
 
 
 @cache
-def client_of(config: Config, data: str | None = None) -> Client:
-    """The experiment at a node, whose data sets lie in `data` or where MOML_DATA says."""
-    with _data_in(data):
-        plan = plan_of(config)
+def client_of(config: Config, node: Node) -> Client:
+    """The experiment at a node: a table there, or data sets there or where MOML_DATA says."""
+    if isinstance(config.problem, Table) and node.data is not None:
+        config = replace(config, problem=replace(config.problem, path=node.data))
+    with _data_in(node.data):
+        plan = plan_of(config, lambda task: task % node.partitions == node.partition)
         if plan.built.own is None:
             raise ConfigError(f"{type(config.problem).__name__} has no clients")
         own = plan.built.own()
@@ -113,9 +117,14 @@ def _before_and_after(adapt: Adapt) -> Adapt:
 @cache
 def server_of(config: Config) -> Server:
     """The experiment at the server."""
-    problem = config.problem
-    init = client_net(problem).init if isinstance(problem, Clients) else build(config).init
-    n = problem.n or 0
+    problem, n = config.problem, config.problem.n or 0
+    match problem:
+        case Clients():
+            init = client_net(problem).init
+        case Table():
+            init = table_net(problem).init
+        case _:
+            init = build(config).init
     nothing = lambda key, ids, size: jnp.zeros((len(ids), size), jnp.int32)
     nobody = Tasks(n, nothing, lambda ids, samples: samples)  # numbers of tasks, no sample
     options = method_options(config)
@@ -134,7 +143,8 @@ def server_of(config: Config) -> Server:
 
     meta = jax.jit(lambda: chosen.algorithm.init(params, hyper).meta)()
     mix = jax.jit(parts_of(chosen).server)
-    metric = "test_error" if isinstance(problem, Sine) else "test_accuracy"
+    numbers = isinstance(problem, Sine) or (isinstance(problem, Table) and not problem.classes)
+    metric = "test_error" if numbers else "test_accuracy"
     return Server(n, meta, cohort, mix, bool(config.weighted), metric)
 
 

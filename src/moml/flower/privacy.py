@@ -28,7 +28,7 @@ CENTRAL = {
 
 
 class Ledger:
-    """A run's privacy: the strategy with noise, and epsilon by the rounds so far.
+    """A run's privacy: the strategy with its noise, and epsilon by the rounds so far.
 
     Central: each mean that is released counts, whoever took part. Local: each answer counts for its
     own client, and epsilon is that of the client that has answered most often.
@@ -36,9 +36,8 @@ class Ledger:
 
     def __init__(self, told: Privacy, n: int, clients: int) -> None:
         self.told, self.clients = told, clients
-        self.n = n if told.where in CENTRAL else 1
-        self.answers = np.zeros(n, np.int64)
-        self.accountant = self._accountant()
+        self.answers = np.zeros(n, np.int64)  # of each task
+        self.accountant = accountant(told.delta, n)  # of the server's means
 
     @property
     def asks(self) -> dict[str, Any]:
@@ -51,24 +50,14 @@ class Ledger:
         if self.told.where not in CENTRAL:
             return cohorts
         numbers = (self.told.noise_multiplier, self.told.clipping_norm, self.clients)
-        wrapper = CENTRAL[self.told.where]
-        return wrapper(cohorts, *numbers, accountant=self.accountant)
+        return CENTRAL[self.told.where](cohorts, *numbers, accountant=self.accountant)
 
     def count(self, tasks: list[int]) -> float:
-        """Epsilon after a round that these tasks answered; a wrapper counts by itself."""
-        if self.told.where not in CENTRAL:
-            self.answers[tasks] += 1
-            more = int(self.answers.max()) - self.accountant.num_releases
-            if more:
-                event = GaussianPrivacyEvent(self.told.noise_multiplier, 1, 1)
-                self.accountant.compose(event, more)
-        return self.epsilon
-
-    @property
-    def epsilon(self) -> float:
-        """So far."""
-        spent = self.accountant.get_privacy_spent()
-        return spent.epsilon if spent.num_releases else 0.0
+        """Epsilon after a round that these tasks answered; a wrapper has counted by itself."""
+        self.answers[tasks] += 1
+        if self.told.where in CENTRAL:
+            return _spent(self.accountant)
+        return epsilon_after(int(self.answers.max()), self.told.noise_multiplier, self.told.delta)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -79,14 +68,28 @@ class Ledger:
         self.accountant.load_state_dict(state["accountant"])
         self.answers = np.array(state["answers"], np.int64)
 
-    def _accountant(self) -> RdpAccountant:
-        config = PrivacyConfig(
-            self.told.delta,
-            self.n,
-            NeighboringRelation.ADD_OR_REMOVE_ONE,
-            SamplingMethod.NO_AMPLIFICATION,
-        )
-        try:
-            return RdpAccountant(config)
-        except ImportError as error:
-            raise ConfigError("privacy needs an accountant: pip install 'moml[flower]'") from error
+
+def accountant(delta: float, n: int) -> RdpAccountant:
+    """Flower's accountant of a population of n, without amplification by sampling."""
+    relation, sampling = NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.NO_AMPLIFICATION
+    try:
+        return RdpAccountant(PrivacyConfig(delta, n, relation, sampling))
+    except ImportError as error:
+        raise ConfigError("privacy needs an accountant: pip install 'moml[flower]'") from error
+
+
+def epsilon_after(releases: int, noise_multiplier: float, delta: float = 1e-5) -> float:
+    """Epsilon of so many releases with this noise: how much noise will do for how many rounds.
+
+    >>> [round(epsilon_after(10, noise), 1) for noise in (1, 2, 4, 8)]
+    [19.1, 8.1, 3.6, 1.7]
+    """
+    spent = accountant(delta, 1)
+    if releases:
+        spent.compose(GaussianPrivacyEvent(noise_multiplier, 1, 1), releases)
+    return _spent(spent)
+
+
+def _spent(accountant: RdpAccountant) -> float:
+    spent = accountant.get_privacy_spent()
+    return spent.epsilon if spent.num_releases else 0.0

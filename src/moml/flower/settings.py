@@ -106,7 +106,9 @@ def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
     if config.method not in federated:
         raise ConfigError(f"{config.method} has no rounds; allowed: {', '.join(federated)}")
     if isinstance(config.problem, Episodes):
-        raise ConfigError("episodes have no clients: problem.kind must be synthetic, clients, sine")
+        raise ConfigError(
+            "episodes have no clients: problem.kind must be synthetic, clients, table or sine"
+        )
     return config
 
 

@@ -21,7 +21,8 @@ from moml.models import (
     shifted,
 )
 from moml.run.config import Config
-from moml.run.problems import CLASSES, Clients, Episodes, Sine, Synthetic
+from moml.run.problems import CLASSES, Clients, Episodes, Sine, Synthetic, Table
+from moml.run.table_tasks import Held, table_tasks
 from moml.tasks import episodes, from_rows, sine, synthetic, unseen_sine
 from moml.tasks.episodes import overlapping, parted, rotated
 from moml.types import Key, Loss, Params, Tasks
@@ -58,8 +59,8 @@ class Built(NamedTuple):
     own: Callable[[], Own] | None = None  # of tasks that a federated run can have
 
 
-def build(config: Config) -> Built:
-    """The problem of a configuration."""
+def build(config: Config, held: Held = lambda task: True) -> Built:
+    """The problem of a configuration; of a table, with the rows of the tasks `held` here."""
     p, unseen = config.problem, jax.random.key(UNSEEN)
     match p:
         case Sine():
@@ -87,6 +88,8 @@ def build(config: Config) -> Built:
             return _episodes(p, config.test_tasks, unseen)
         case Clients():
             return _clients(p, config.shots)
+        case Table():
+            return _table(p, held)
         case _:
             assert_never(p)
 
@@ -160,6 +163,23 @@ def split_of(p: Clients, train: np.ndarray, test: np.ndarray) -> Paired:
 def client_net(p: Clients) -> Model:
     """The clients' network; to have its parameters, no image is needed."""
     return mlp(PIXELS[p.dataset], *p.hidden, CLASSES[p.dataset][p.fine])
+
+
+def table_net(p: Table) -> Model:
+    """The network of a table's tasks."""
+    return mlp(len(p.inputs), *p.hidden, p.classes or 1)
+
+
+def _table(p: Table, held: Held) -> Built:
+    net, (train, test) = table_net(p), table_tasks(p, held)
+    loss = (cross_entropy if p.classes else mse)(net.predict)
+    value = accuracy(net.predict) if p.classes else loss
+    on_query = lambda mine, support, query: value(mine, query)
+    metric, higher = ("test_accuracy", True) if p.classes else ("test_error", False)
+    built = Built(
+        loss, net.init, net.features, train, test, metric, on_query, queries=None, higher=higher
+    )
+    return built._replace(own=lambda: Own(test, metric, on_query, None))
 
 
 def _clients(p: Clients, shots: int) -> Built:
