@@ -186,6 +186,19 @@ def test_up_starts_what_is_missing_and_down_what_it_started(places, monkeypatch)
     assert not any(Process(name, *which).alive for name, which in now.processes.items())
 
 
+def test_nodes_are_told_where_their_data_lies(places, tmp_path):
+    now = deploy.Deployment(False, [1, 2, 3], str(tmp_path / "rows.csv"))
+    words = deploy._node_command(places, now, "node-1")
+    told = tomllib.loads((places.home / "node-1.toml").read_text())
+    assert f"--node-config={places.home / 'node-1.toml'}" in words and "--insecure" in words
+    state = str(places.home / "state" / "node-1")
+    assert told == {
+        "partition-id": 1, "num-partitions": 2, "state-dir": state, "data": now.data,
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="there is no such file or folder"):
+        moml(["flower", "up", str(places.root), "--data", now.data])
+
+
 def test_what_cannot_be_run_is_said_before(places, monkeypatch):
     with pytest.raises(FlowerError, match=r"no SuperLink to be asked.*moml flower up"):
         moml(["flower", "run", str(places.root)])

@@ -9,8 +9,8 @@ import tyro
 
 from moml.cli.border import rows_file
 from moml.errors import check_count
+from moml.flower.settings import START
 
-START = "synthetic-clients"
 HEAD = f"{'round':>9}{'loss':>9}{'before':>9}{'after':>9}{'answered':>10}{'seconds':>9}"
 
 
@@ -38,6 +38,9 @@ class Up:
     """SuperNodes, each with an equal share of the tasks; by default 3."""
     tls: bool = False
     """Encrypt, and let in only nodes whose keys are registered; certificates are made for it."""
+    data: Path | None = None
+    """What nodes learn from, where it is not generated: a table, of which each takes the rows of its
+    own tasks, or the folder of data sets, by default what MOML_DATA says."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def up(command: Up) -> None:
     from moml.flower.folder import opened
 
     nodes = None if command.nodes is None else check_count("nodes", command.nodes, below=1001)
-    now, new = up(opened(command.folder), nodes, command.tls, shown=True)
+    now, new = up(opened(command.folder), nodes, command.tls, command.data, shown=True)
     secure = "TLS, registered nodes only" if now.tls else "insecure: this machine only"
     told = f"SuperLink on {now.address}, {now.nodes} nodes, {secure}"
     print(f"{command.folder} is {'up' if new else 'up already'}: {told}")

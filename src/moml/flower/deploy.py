@@ -28,6 +28,7 @@ class Deployment:
 
     tls: bool
     ports: list[int]
+    data: str | None = None
     processes: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
@@ -63,16 +64,20 @@ def deployed(places: Places) -> Deployment | None:
         raise ConfigError(f"cannot read {places.home / 'up.json'}: {error}") from error
 
 
-def up(places: Places, nodes: int | None, tls: bool, *, shown: bool) -> tuple[Deployment, bool]:
+def up(
+    places: Places, nodes: int | None, tls: bool, data: Path | None = None, *, shown: bool
+) -> tuple[Deployment, bool]:
     """Start what does not run yet, and wait until it is there; whether there was anything to start.
 
     Should one of them fail, those that were started now are stopped again.
     """
     with Lock(places.home):
-        now = deployed(places)
+        now, rows = deployed(places), None if data is None else str(data.absolute())
         if now is None or not now.alive:
-            now = _fresh(places, nodes or 3, tls)
-        elif nodes not in (None, now.nodes) or tls > now.tls:
+            if data is not None and not data.exists():
+                raise ConfigError(f"--data {data}: there is no such file or folder")
+            now = _fresh(places, nodes or 3, tls, rows)
+        elif nodes not in (None, now.nodes) or tls > now.tls or rows not in (None, now.data):
             told = f"{now.nodes} nodes{' and TLS' if now.tls else ''}"
             raise ConfigError(f"{places.root} is up with {told}; `moml flower down` comes first")
         missing = now.missing
@@ -96,7 +101,7 @@ def down(places: Places) -> int:
     return len(running)
 
 
-def _fresh(places: Places, nodes: int, tls: bool) -> Deployment:
+def _fresh(places: Places, nodes: int, tls: bool, data: str | None) -> Deployment:
     """A new SuperLink knows of no runs and no nodes; the nodes' keys and memories stay."""
     for file in places.home.glob("superlink.db*"):
         file.unlink()
@@ -107,7 +112,7 @@ def _fresh(places: Places, nodes: int, tls: bool) -> Deployment:
             if not key.exists():
                 make_key(key)
     certificate = places.keys / "ca.crt" if tls else None
-    new = Deployment(tls, _free_ports(nodes + 1))
+    new = Deployment(tls, _free_ports(nodes + 1), data)
     connect(places, new.address, insecure=not tls, root_certificates=certificate)
     return new
 
@@ -166,9 +171,11 @@ def _link_command(places: Places, now: Deployment) -> list[str]:
 
 def _node_command(places: Places, now: Deployment, name: str) -> list[str]:
     i = int(name.partition("-")[2])
-    told = {"partition-id": i, "num-partitions": now.nodes}
-    file = places.home / f"{name}.toml"
-    write_text(toml(told | {"state-dir": str(places.home / "state" / name)}), file)
+    file, told = places.home / f"{name}.toml", {"partition-id": i, "num-partitions": now.nodes}
+    lie = {"state-dir": str(places.home / "state" / name)} | (
+        {"data": now.data} if now.data else {}
+    )
+    write_text(toml(told | lie), file)
     secure = [
         f"--root-certificates={places.keys / 'ca.crt'}",
         f"--auth-supernode-private-key={places.keys / name}",
