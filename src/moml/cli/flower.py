@@ -39,8 +39,8 @@ class Up:
     tls: bool = False
     """Encrypt, and let in only nodes whose keys are registered; certificates are made for it."""
     data: Path | None = None
-    """What nodes learn from, where it is not generated: a table, of which each takes the rows of its
-    own tasks, or the folder of data sets, by default what MOML_DATA says."""
+    """What nodes learn from, where it is not generated: a table (each takes the rows of its own
+    tasks), or the folder of data sets, by default what MOML_DATA says."""
 
 
 @dataclass(frozen=True)
