@@ -83,6 +83,19 @@ def test_a_model_that_did_not_move_cannot_be_clipped(tmp_path):
     assert "nothing to clip" in rows[0]["failed"][0]["reason"]
 
 
+def test_a_client_does_not_answer_past_its_noise(tmp_path):
+    class Greedy(InProcess):
+        def push_messages(self, messages):
+            for message in messages:
+                if message.metadata.message_type == "train.noised":
+                    message.metadata.message_type = "train"
+            return super().push_messages(messages)
+
+    run = settings(PLAIN, tmp_path / "out", privacy="local", rounds=1)
+    _, rows = serve(Greedy(run, nodes(3)), run)
+    assert rows[0]["answered"] == 0 and rows[0]["epsilon"] == 0
+
+
 def test_after_the_noise_pfedme_mixes(tmp_path):
     mixed = {"method": "pfedme", "prox": 5.0, "prox_steps": 2, "server_rate": 0.5}
     _, rows, _ = federated(small(**mixed), tmp_path, privacy="server", rounds=1)

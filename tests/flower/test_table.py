@@ -36,3 +36,13 @@ def test_split_over_nodes_it_is_the_simulator_on_the_whole(tmp_path):
         np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose([row["loss"] for row in rows], losses, rtol=1e-10)
     assert all(row["metric"] == "test_accuracy" and row["answered"] == 3 for row in rows)
+
+
+def test_a_node_opens_no_file_of_the_servers_choice(tmp_path):
+    path = tmp_path / "all.csv"
+    path.write_text(lines())
+    config = small(problem=replace(TABLE, path=str(path)), tasks_per_step=3, shots=1)
+    run = settings(config, tmp_path / "out", rounds=1)
+    _, rows = serve(InProcess(run, nodes(2)), run)
+    assert rows[0]["answered"] == 0
+    assert all("ConfigError" in each["reason"] for each in rows[0]["failed"])

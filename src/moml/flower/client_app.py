@@ -40,8 +40,8 @@ def mute(message: Message, context: Context, call_next: Handler) -> Message:
 def noised(message: Message, context: Context, call_next: Handler) -> Message:
     """Local differential privacy: Flower's own, with the numbers of this run."""
     told = read(context.run_config).privacy
-    if told is None or told.where != "local":
-        raise ConfigError("this run has no local privacy")
+    if told is None:
+        raise ConfigError("this run has no privacy")
     # Two updates of norm C differ by 2 C at most; Flower's noise is sensitivity times this factor.
     factor = math.sqrt(2 * math.log(1.25 / told.delta))
     epsilon = factor / told.noise_multiplier
@@ -60,6 +60,8 @@ def holds(message: Message, context: Context) -> Message:
 def train(message: Message, context: Context) -> Message:
     """A node's part of a round."""
     settings, node = read(context.run_config), node_of(context.node_config)
+    if message.metadata.message_type != settings.action:
+        raise ConfigError(f"asked by {message.metadata.message_type}, not {settings.action}")
     asked: Any = message.content[CONFIG]
     keep_compiled(node)
     client = client_of(settings.config, node)

@@ -62,13 +62,20 @@ def parts_of(chosen: Method) -> Rounds:
     return chosen.algorithm.rounds
 
 
-@cache
 def client_of(config: Config, node: Node) -> Client:
     """The experiment at a node: a table there, or data sets there or where MOML_DATA says."""
-    if isinstance(config.problem, Table) and node.data is not None:
-        config = replace(config, problem=replace(config.problem, path=node.data))
-    with _data_in(node.data):
-        plan = plan_of(config, lambda task: task % node.partitions == node.partition)
+    if not isinstance(config.problem, Table):
+        return _client(config, node.data, 0, 1)  # it knows everybody's data
+    if node.data is None:  # a path of the server's choice is not for a node to open
+        raise ConfigError("a table must be in data of --node-config")
+    own = replace(config, problem=replace(config.problem, path=node.data))
+    return _client(own, node.data, node.partition, node.partitions)
+
+
+@cache
+def _client(config: Config, data: str | None, partition: int, partitions: int) -> Client:
+    with _data_in(data):
+        plan = plan_of(config, lambda task: task % partitions == partition)
         if plan.built.own is None:
             raise ConfigError(f"{type(config.problem).__name__} has no clients")
         own = plan.built.own()

@@ -20,7 +20,6 @@ from moml.errors import ConfigError
 from moml.flower.settings import Privacy
 from moml.flower.strategy import Cohorts
 
-ACTIONS = {"server": "train", "client": "train.clipped", "local": "train.noised"}
 CENTRAL = {
     "server": DifferentialPrivacyServerSideFixedClipping,
     "client": DifferentialPrivacyClientSideFixedClipping,
@@ -42,8 +41,7 @@ class Ledger:
     @property
     def asks(self) -> dict[str, Any]:
         """How clients are asked: each by itself, as each is clipped by itself."""
-        where = self.told.where
-        return {"action": ACTIONS[where], "alone": True, "whole": where in CENTRAL}
+        return {"alone": True, "whole": self.told.where in CENTRAL}
 
     def wrapped(self, cohorts: Cohorts) -> Strategy:
         """The strategy, private where that is the server's part."""

@@ -80,6 +80,7 @@ def run(grid: Grid, settings: Settings, out: Path) -> State:
             kept.save(number + 1, state, info)
             kept.wait()  # before anybody sees this model
             log.info("%s", told(row))
+            print(told(row), flush=True)  # Flower shows it to whoever started the run
     return state
 
 
@@ -97,7 +98,13 @@ def one_round(
     began = time.monotonic()
     asks = {} if ledger is None else ledger.asks
     cohorts = Cohorts(
-        server.cohort, nodes, run=token, heard=state.heard, timeout=settings.timeout, **asks
+        server.cohort,
+        nodes,
+        run=token,
+        heard=state.heard,
+        timeout=settings.timeout,
+        action=settings.action,
+        **asks,
     )
     strategy: Strategy = cohorts if ledger is None else ledger.wrapped(cohorts)
     arrays = arrays_of(state.meta)

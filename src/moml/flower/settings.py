@@ -16,7 +16,7 @@ from moml.run.problems import Episodes, one_of
 from moml.run.toml import parse
 
 START = "synthetic-clients"
-PRIVACY = ("", "server", "client", "local")
+ACTIONS = {"": "train", "server": "train", "client": "train.clipped", "local": "train.noised"}
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 DEFAULTS: dict[str, Any] = {
     "config": "",
@@ -52,6 +52,11 @@ class Settings(NamedTuple):
     min_nodes: int
     timeout: float
     privacy: Privacy | None
+
+    @property
+    def action(self) -> str:
+        """The type of the messages that ask for a round's work."""
+        return ACTIONS["" if self.privacy is None else self.privacy.where]
 
 
 class Node(NamedTuple):
@@ -101,15 +106,14 @@ def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
         config = replace(config, method=method)
     if check_count("rounds", rounds, least=0):
         config = replace(config, iterations=rounds * local_steps(config))
-    config = check(config)
     federated = [name for name in RECIPES if RECIPES[name].work is not None]
-    if config.method not in federated:
+    if config.method in RECIPES and config.method not in federated:
         raise ConfigError(f"{config.method} has no rounds; allowed: {', '.join(federated)}")
     if isinstance(config.problem, Episodes):
         raise ConfigError(
             "episodes have no clients: problem.kind must be synthetic, clients, table or sine"
         )
-    return config
+    return check(config)
 
 
 def local_steps(config: Config) -> int:
@@ -140,7 +144,7 @@ def _positive(name: str, value: float) -> float:
 
 def _privacy(given: Mapping[str, Any], config: Config) -> Privacy | None:
     where = given["privacy"]
-    one_of("privacy", where, PRIVACY)
+    one_of("privacy", where, ACTIONS)
     if not where:
         return None
     for name in ("weighted", "dropout"):

@@ -49,7 +49,7 @@ class Cohorts(FedAvg):
         run: str,
         heard: np.ndarray,
         timeout: float,
-        action: str = "train",
+        action: str,
         alone: bool = False,
         whole: bool = False,
     ) -> None:
