@@ -14,7 +14,7 @@ import pytest
 
 from moml.cli import run as moml
 from moml.errors import ConfigError, FlowerError
-from moml.flower import deploy, run
+from moml.flower import deploy, processes, run
 from moml.flower.certificates import make_certificates, make_key
 from moml.flower.deploy import deployed, down, up
 from moml.flower.folder import Places, toml
@@ -89,6 +89,16 @@ def test_a_process_that_ends_at_once_is_not_alive(tmp_path):
     short = started(tmp_path, "")
     wait(lambda: not short.alive)
     stop([short])
+
+
+def test_processes_by_ps_where_there_is_no_proc(monkeypatch, tmp_path):
+    known = table()[os.getpid()]
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    assert table()[os.getpid()][0] == table(os.getpid())[os.getpid()][0] == known[0]
+    one = started(tmp_path, "import time; time.sleep(300)")
+    assert one.alive
+    stop([one])
+    assert not one.alive
 
 
 def test_certificates_are_for_this_machine_alone(tmp_path):
