@@ -34,15 +34,22 @@ def at_work(pid):
     return any(now.get(parent, (0, ""))[0] == pid for parent, _ in now.values())
 
 
-def test_every_method_on_real_nodes(tmp_path, cache):  # noqa: F811
-    """Cross-device: 4 of 6 tasks in a round, two of them on each of three nodes."""
-    with federation(tmp_path / "fed", cache, small(), "--nodes", 3) as fed:
-        for name, changes in METHODS.items():
-            config = small(**changes, seed=21)
-            fed.places.config.write_text(dump(config))
-            fed.does("run")
-            assert [row["answered"] for row in fed.rounds] == [4, 4, 4], name
-            equal_to_the_simulator(fed.out, config)
+@pytest.fixture(scope="module")
+def three(tmp_path_factory, cache):  # noqa: F811
+    folder = tmp_path_factory.mktemp("three") / "fed"
+    with federation(folder, cache, small(), "--nodes", 3) as fed:
+        yield fed
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_on_real_nodes(three, name):
+    """Cross-device: 4 of 6 tasks in a round, of two on each of three nodes."""
+    config = small(**METHODS[name], seed=21)
+    three.places.config.write_text(dump(config))
+    three.does("run")
+    assert [row["answered"] for row in three.rounds] == [4, 4, 4]
+    rough = name == "hessian-free"  # it divides the rounding of a gradient by a small step
+    equal_to_the_simulator(three.out, config, 1e-3 if rough else 1e-5)
 
 
 def test_a_node_is_killed_and_comes_back(tmp_path, cache):  # noqa: F811
