@@ -27,7 +27,7 @@ from proxy import Proxy
 
 
 def measured(places, rounds, wire):
-    """One run: seconds before its first round, and (seconds, bytes) of each."""
+    """One run: its seconds outside of rounds, and the seconds and bytes of each round."""
     folder, _ = run.new(places, {"rounds": rounds})
     rows, marks = [], []
 
@@ -73,10 +73,10 @@ def main():
     what = f"{given.nodes} nodes, {problem.n} tasks in a round, w of {model:,} bytes, TLS"
     machine(flwr=version("flwr"))
     print(f"{config.method}, {what}; SuperLink and nodes up in {started:.1f} s")
-    print(f"{'cache':<8}{'before':>9}{'round 1':>9}{'others':>9}   seconds; others: median")
-    for name, (before, seconds, _) in (("cold", cold), ("warm", warm)):
+    print(f"{'cache':<8}{'outside':>9}{'round 1':>9}{'others':>9}   seconds; others: median")
+    for name, (outside, seconds, _) in (("cold", cold), ("warm", warm)):
         rest = statistics.median(seconds[1:]) if seconds[1:] else float("nan")
-        print(f"{name:<8}{before:>9.1f}{seconds[0]:>9.1f}{rest:>9.1f}")
+        print(f"{name:<8}{outside:>9.1f}{seconds[0]:>9.1f}{rest:>9.1f}")
     least = 2 * given.nodes * model
     sent = warm[2]
     rest = statistics.median(sent[1:]) if sent[1:] else float("nan")
