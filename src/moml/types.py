@@ -118,6 +118,14 @@ class Info(NamedTuple):
     norm: Float[Array, ""]  # of the outer rule's input, the estimated meta-gradient
 
 
+class Rounds(NamedTuple):
+    """A federated method in parts, for those who run its clients elsewhere."""
+
+    update: Callable[..., Any]  # w, row, samples, steps, hyper -> a ClientResult
+    row: Callable[[Meta], Any]  # what a client keeps before its first round
+    server: Callable[[Meta, Meta], Meta]  # w, mean(w_i) -> the next w
+
+
 class Algorithm(NamedTuple):
     """A method: two pure functions, and what `step` wants to be given."""
 
@@ -126,6 +134,7 @@ class Algorithm(NamedTuple):
     needs: Any  # a tree of Need; `step` is given the same tree with a Visit in each place
     iterations: int = 1  # the paper's iterations in one call of `step`: Spider's q, LocalMOML's H
     fill: Callable[[Any, Visit, Hyper], Any] | None = None  # eager memories: write these tasks'
+    rounds: Rounds | None = None  # of the federated methods
 
 
 class Tasks(NamedTuple):

@@ -75,8 +75,19 @@ of_problem = {
         "classes": st.integers(1, 10),
         "hidden": widths,
     },
+    "table": {
+        "path": st.sampled_from(["rows.parquet", "a folder/of mine"]),
+        "n": counts,
+        "task": st.just("who"),
+        "features": st.sampled_from(["x", "dose, age"]),
+        "target": st.just("outcome"),
+        "classes": st.none() | st.integers(2, 2**31 - 1),
+        "tested": st.none() | counts,
+        "hidden": widths,
+    },
 }
-SHOTS = {"sine": 2**31, "episodes": 20, "clients": 2**31}
+SHOTS = {"sine": 2**31, "episodes": 20, "clients": 2**31, "table": 2**31}
+FREE = {"path", "task", "features", "target"}  # fields that any name may stand in
 
 
 @st.composite
@@ -87,7 +98,8 @@ def configs(draw):
     """
     kind = draw(st.sampled_from(list(PROBLEMS)))
     problem = draw(st.fixed_dictionaries(of_problem[kind]))
-    classifies = {"protonet"} if kind == "sine" else set()
+    numbers = kind == "sine" or (kind == "table" and problem["classes"] is None)
+    classifies = {"protonet"} if numbers else set()
     name = draw(st.sampled_from(sorted(set(RECIPES) - classifies)))
     recipe = RECIPES[name]
     tasks = st.integers(1, problem["n"])
@@ -104,7 +116,7 @@ def configs(draw):
         "local_steps": st.integers(2, 2**31 - 1),  # 1 has no stragglers
         "dropout": st.floats(1e-30, 0.99),
         "straggle": shares,
-        "weighted": st.booleans() if kind in ("synthetic", "clients") else st.just(False),
+        "weighted": st.booleans() if kind in ("synthetic", "clients", "table") else st.just(False),
         "at_once": counts,
         "prox": positive,
         "prox_steps": counts,
@@ -175,7 +187,8 @@ def wrong_values(kind):
             if name != "problem":
                 alone = get_args(hint)[0] if type(None) in get_args(hint) else hint
                 for value in WRONG[alone] + ([None] if alone is hint else []):
-                    yield prefix + name, value
+                    if not (name in FREE and value == "nosuch"):
+                        yield prefix + name, value
 
 
 def force(config, name, value):

@@ -72,7 +72,8 @@ def test_every_field_can_be_given():
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
-def test_every_number_and_none_can_be_given(kind):
+def test_every_number_and_none_can_be_given(kind, tmp_path):
+    (tmp_path / "table.toml").write_text("method = 'maml'\n[problem]\nkind = 'table'\n")
     parts = {"": Config, "problem.": PROBLEMS[kind]}
     for prefix, part in parts.items():
         words, numbers, nones = [], set(), set()
@@ -88,7 +89,8 @@ def test_every_number_and_none_can_be_given(kind):
             "synthetic": ["--problem.samples", "100"] if prefix else [],
             "clients": ["--problem.partition", "dirichlet", "--tasks-per-step", "None"],
         }
-        start = {"episodes": "omniglot-small", "clients": "mnist-clients"}.get(kind, kind)
+        starts = {"episodes": "omniglot-small", "clients": "mnist-clients"}
+        start = (starts | {"table": str(tmp_path / "table.toml")}).get(kind, kind)
         config, _ = train(start, "--out", "run", *words, *more.get(kind, []))
         own = config.problem if prefix else config
         assert all(getattr(own, name) in (1, 2, 100) for name in numbers)

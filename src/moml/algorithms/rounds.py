@@ -23,6 +23,7 @@ from moml.types import (
     Meta,
     Need,
     Params,
+    Rounds,
     Scalar,
     Task,
     Turnout,
@@ -188,4 +189,5 @@ def rounds(
         moved = norm(optax.tree.sub(state.meta, meta))
         return RoundState(meta, memory), Info(loss, moved)
 
-    return Algorithm(first, step, need, iterations=need.visits or 1)
+    row = lambda meta: jax.tree.map(lambda rows: rows[0], store(meta))  # all begin alike
+    return Algorithm(first, step, need, need.visits or 1, rounds=Rounds(update, row, server))

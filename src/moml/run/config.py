@@ -19,6 +19,7 @@ from moml.run.problems import (
     Problem,
     Sine,
     Synthetic,
+    Table,
     not_negative,
     one_of,
 )
@@ -41,7 +42,7 @@ class Config:
     """One run: the problem, the method, its step sizes, how long, and what is kept of it."""
 
     problem: Problem
-    """What is learned: sine, synthetic, episodes or clients, with fields of its own."""
+    """What is learned: sine, synthetic, episodes, clients or table, with fields of its own."""
     method: str = "moml"
     """maml, fo-maml, hf-maml, moml-v1, moml-v2, scgd, nasa, bspiderboost, reptile, localmoml,
     per-fedavg, pfedme, fedavg, ditto, meta-sgd, anil, protonet or moml; `moml methods` has a line
@@ -68,7 +69,7 @@ class Config:
     test_steps: int = 10
     """Steps that a user will adapt with: scores take as many, moml's beta heeds it; from 1."""
     test_tasks: int = 500
-    """Unseen tasks that a score is the mean of; from 1. Of clients all are scored."""
+    """Unseen tasks that a score is the mean of; from 1. Of clients and tables all are scored."""
     inner_steps: int = 1
     """Gradient steps of one adaptation in training; from 1."""
     curvature: str | None = None
@@ -162,6 +163,19 @@ _CLIENTS = Config(
 STARTS = {
     "sine": Config(Sine()),
     "synthetic": Config(Synthetic()),
+    "synthetic-clients": Config(  # for a first federated run
+        Synthetic(n=12),
+        method="localmoml",
+        iterations=50,
+        eta=0.1,
+        k=5,
+        tasks_per_step=9,
+        local_steps=5,
+        test_steps=1,
+        test_tasks=100,
+        log_every=5,
+        score_every=0,
+    ),
     "omniglot": _FEW_SHOT,  # for a GPU
     "omniglot-small": replace(  # for two cores
         _FEW_SHOT,
@@ -238,8 +252,9 @@ def check(config: Config) -> Config:
     if config.outer is not None:
         one_of("outer", config.outer, OUTER)
     one_of("schedule", config.schedule, ("drop", "cosine"))
-    if config.method == "protonet" and isinstance(config.problem, Sine):
-        raise ConfigError("method protonet tells classes apart; the problem sine has none")
+    if config.method == "protonet" and not _classifies(config.problem):
+        kind = kind_of(config.problem)
+        raise ConfigError(f"method protonet tells classes apart; the problem {kind} has none")
     nothing = lambda w, batch: w
     options = method_options(config, nothing)
     chosen = method(
@@ -248,6 +263,11 @@ def check(config: Config) -> Config:
     sizes = {name: getattr(config, name) for name in ("eta", "beta", "alpha", "gamma")}
     hyper_of(chosen, np.zeros((), np.float32), sizes)
     return config
+
+
+def _classifies(problem: Problem) -> bool:
+    numbers = isinstance(problem, Sine) or (isinstance(problem, Table) and problem.classes is None)
+    return not numbers
 
 
 def method_options(config: Config, features: Any = None) -> dict[str, Any]:

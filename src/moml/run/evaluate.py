@@ -13,20 +13,13 @@ from moml.run.train import Learner
 from moml.tasks.sampler import shuffled
 from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Tasks
 
-Score = Callable[[Params, Any, Any], Float[Array, ""]]  # personal parameters, support, query
+Score = Callable[[Params, Any, Any], Any]  # personal parameters, support, query
 
 
-def scores_on(
-    score: Score,
-    adapt: Adapt,
-    tasks: Tasks,
-    key: Key,
-    *,
-    shots: int,
-    queries: int | None,
-    chunk: int,
-) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
-    """Each task's score on `queries` samples after adapting on `shots` others; None: on all others.
+def score_on(
+    score: Score, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int | None
+) -> Callable[[Meta, Hyper, Int[Array, ""]], Any]:
+    """A task's score on `queries` samples after adapting on `shots` others; None: on all others.
 
     All others are padded to the largest task's, with a mask: `score` must honour it.
     """
@@ -37,16 +30,25 @@ def scores_on(
             f"{shots} shots and {queries or 1} queries, but the smallest task has {tasks.least} "
             "samples"
         )
-    n = tasks.n
     both = _some(tasks, shots, queries) if queries is not None else _all(tasks, shots)
 
-    def scores(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
-        def one(i: Int[Array, ""]) -> Float[Array, ""]:
-            support, query = both(jax.random.fold_in(key, i), i)
-            mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
-            return score(mine, support, query)
+    def one(meta: Meta, hyper: Hyper, i: Int[Array, ""]) -> Any:
+        support, query = both(jax.random.fold_in(key, i), i)
+        mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
+        return score(mine, support, query)
 
-        return jax.lax.map(one, jnp.arange(n), batch_size=min(chunk, n))
+    return one
+
+
+def scores_on(
+    score: Score, adapt: Adapt, tasks: Tasks, key: Key, *, chunk: int, **how: Any
+) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
+    """The `score_on` of every task, `chunk` of them side by side."""
+    one = score_on(score, adapt, tasks, key, **how)
+    n = tasks.n or 0  # a stream was refused
+
+    def scores(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
+        return jax.lax.map(lambda i: one(meta, hyper, i), jnp.arange(n), batch_size=min(chunk, n))
 
     return scores
 

@@ -19,6 +19,7 @@ from moml.run.config import Config, method_options
 from moml.run.evaluate import scores_on
 from moml.run.problem import Built, build
 from moml.run.sweep import surviving
+from moml.run.table_tasks import Held
 from moml.run.train import (
     all_finite,
     compose,
@@ -84,9 +85,9 @@ class Plan(NamedTuple):
         return spending(self.method, meta, self.built.tasks, keys)
 
 
-def plan_of(config: Config) -> Plan:
-    """Compose a configuration's method for its problem."""
-    built = build(config)
+def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
+    """Compose a configuration's method for its problem, for the tasks that are `held` here."""
+    built = build(config, held)
     options = method_options(config, built.features)
     options.pop("iterations", None)
     chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)

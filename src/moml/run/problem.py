@@ -21,7 +21,8 @@ from moml.models import (
     shifted,
 )
 from moml.run.config import Config
-from moml.run.problems import Clients, Episodes, Sine, Synthetic
+from moml.run.problems import CLASSES, Clients, Episodes, Sine, Synthetic, Table
+from moml.run.table_tasks import Held, table_tasks
 from moml.tasks import episodes, from_rows, sine, synthetic, unseen_sine
 from moml.tasks.episodes import overlapping, parted, rotated
 from moml.types import Key, Loss, Params, Tasks
@@ -29,6 +30,16 @@ from moml.types import Key, Loss, Params, Tasks
 TRAINING, UNSEEN = 7, 1000  # seeds of the tasks themselves: all runs of a configuration share them
 USUAL = {"omniglot": (1200, 423), "cifar100": (80, 20)}  # classes to train on, to test on
 SIDE = {"omniglot": 28, "cifar100": 32}  # of the images
+PIXELS = {"mnist": 28 * 28, "cifar10": 32 * 32 * 3, "cifar100": 32 * 32 * 3}
+
+
+class Own(NamedTuple):
+    """What the training tasks themselves are scored by, on samples that they do not train on."""
+
+    tasks: Tasks
+    metric: str
+    score: Callable[[Params, Any, Any], Any]
+    queries: int | None
 
 
 class Built(NamedTuple):
@@ -45,10 +56,11 @@ class Built(NamedTuple):
     higher: bool = False  # whether a higher score is better
     at_once: int = 256  # tasks scored side by side
     strangers: Tasks | None = None  # of clients: those that never take part
+    own: Callable[[], Own] | None = None  # of tasks that a federated run can have
 
 
-def build(config: Config) -> Built:
-    """The problem of a configuration."""
+def build(config: Config, held: Held = lambda task: True) -> Built:
+    """The problem of a configuration; of a table, with the rows of the tasks `held` here."""
     p, unseen = config.problem, jax.random.key(UNSEEN)
     match p:
         case Sine():
@@ -56,7 +68,8 @@ def build(config: Config) -> Built:
             drawn = lambda: unseen_sine(jax.random.key(TRAINING), p.n, noise=p.noise)
             tasks = sine(noise=p.noise) if p.n == 25 else drawn()
             test = unseen_sine(unseen, config.test_tasks, noise=p.noise)
-            return _by_loss(net, mse(net.predict), tasks, test, "test_error", 100)
+            built = _by_loss(net, mse(net.predict), tasks, test, "test_error", 100)
+            return built._replace(own=lambda: Own(tasks, built.metric, built.score, 100))
         case Synthetic():
             net = mlp(p.features, *p.hidden, p.classes)
             like = partial(
@@ -65,11 +78,18 @@ def build(config: Config) -> Built:
             tasks = like(jax.random.key(TRAINING), p.n, unequal=p.unequal)
             test = like(unseen, config.test_tasks)
             queries = p.samples - config.shots
-            return _by_loss(net, cross_entropy(net.predict), tasks, test, "test_loss", queries)
+            built = _by_loss(net, cross_entropy(net.predict), tasks, test, "test_loss", queries)
+            right = accuracy(net.predict)
+            on_query = lambda mine, support, query: right(mine, query)
+            others = lambda: like(jax.random.key(TRAINING), p.n, fresh=True)
+            own = lambda: Own(others(), "test_accuracy", on_query, queries)
+            return built._replace(own=own)
         case Episodes():
             return _episodes(p, config.test_tasks, unseen)
         case Clients():
             return _clients(p, config.shots)
+        case Table():
+            return _table(p, held)
         case _:
             assert_never(p)
 
@@ -146,6 +166,28 @@ def shift_of(train: Images, split: Paired) -> tuple[float, float]:
     return float(own.mean()), float(own.std())
 
 
+def client_net(p: Clients) -> Model:
+    """The clients' network; to have its parameters, no image is needed."""
+    return mlp(PIXELS[p.dataset], *p.hidden, CLASSES[p.dataset][p.fine])
+
+
+def table_net(p: Table) -> Model:
+    """The network of a table's tasks."""
+    return mlp(len(p.inputs), *p.hidden, p.classes or 1)
+
+
+def _table(p: Table, held: Held) -> Built:
+    net, (train, test) = table_net(p), table_tasks(p, held)
+    loss = (cross_entropy if p.classes else mse)(net.predict)
+    value = accuracy(net.predict) if p.classes else loss
+    on_query = lambda mine, support, query: value(mine, query)
+    metric, higher = ("test_accuracy", True) if p.classes else ("test_error", False)
+    built = Built(
+        loss, net.init, net.features, train, test, metric, on_query, queries=None, higher=higher
+    )
+    return built._replace(own=lambda: Own(test, metric, on_query, None))
+
+
 def _clients(p: Clients, shots: int) -> Built:
     train, test = images_of(p)
     split = split_of(p, train.y, test.y)
@@ -155,20 +197,23 @@ def _clients(p: Clients, shots: int) -> Built:
             f"shots must leave some of every client's test images to score on; the smallest has "
             f"{min(sizes)}; given {shots}"
         )
-    pixels = int(np.prod(train.x.shape[1:]))
-    net = shifted(mlp(pixels, *p.hidden, len(train.names)), *shift_of(train, split))
+    pixels = PIXELS[p.dataset]
+    net = shifted(client_net(p), *shift_of(train, split))
     right = accuracy(net.predict)
+    on_query = lambda mine, support, query: right(mine, query)
     some = lambda part, rows: from_rows(part.x, np.asarray(part.y, np.int32), rows)
+    tested = some(test, split.test)
     return Built(
         cross_entropy(net.predict),
         net.init,
         net.features,
         some(train, split.train),
-        some(test, split.test),
+        tested,
         "test_accuracy",
-        lambda mine, support, query: right(mine, query),
+        on_query,
         queries=None,
         higher=True,
         at_once=max(1, 2**24 // (max(sizes) * pixels)),
         strangers=some(test, split.unseen) if split.unseen else None,
+        own=lambda: Own(tested, "test_accuracy", on_query, None),
     )

@@ -163,15 +163,63 @@ class Clients:
             check_count("problem.n", self.n, least=2)
 
 
+@dataclass(frozen=True)
+class Table:
+    """Tasks that own rows of a table of numbers."""
+
+    path: str = "table.csv"
+    """Parquet, CSV or Arrow, a file or a folder of them. A node of Flower may have its own."""
+    n: int = 10
+    """Tasks of all rows, of all nodes together; from 1."""
+    task: str = "task"
+    """Column with a row's task: a whole number, from 0 to n - 1."""
+    features: str = "x"
+    """Columns that are the input, with commas between: numbers of about the size of 1."""
+    target: str = "y"
+    """Column that is learned."""
+    classes: int | None = None
+    """Labels in the target, which are numbered from 0; from 2. By default it is a number."""
+    tested: int | None = None
+    """Rows of each task that are only scored on, its last; from 1. By default a fifth of them."""
+    hidden: tuple[int, ...] = (40, 40)
+    """Widths of the hidden layers; from 1 each, none for a linear model."""
+
+    @property
+    def least(self) -> int | None:
+        """Rows of the smallest task: known when the data is read."""
+        return None
+
+    @property
+    def inputs(self) -> list[str]:
+        """The columns of the input."""
+        return [name.strip() for name in self.features.split(",")]
+
+    def check(self) -> None:
+        """Refuse what cannot be, beyond types and counts."""
+        for name in ("path", "task", "features", "target"):
+            text = getattr(self, name)
+            if not text.strip() or not text.isprintable():
+                raise ConfigError(f"problem.{name} must be a name in one line; given {text!r}")
+        names = [*self.inputs, self.task, self.target]
+        if "" in names or len(set(names)) < len(names):
+            raise ConfigError(
+                "problem.features must be different columns, neither task nor target; "
+                f"given {self.features!r}"
+            )
+        if self.classes is not None:
+            check_count("problem.classes", self.classes, least=2)
+
+
 IMAGES = {"omniglot": 20, "cifar100": 600}  # of each class
 CLASSES = {"mnist": (10, 10), "cifar10": (10, 10), "cifar100": (20, 100)}  # and if fine
 PARTITIONS = ("half-and-half", "dirichlet", "pathological")
-Problem = Sine | Synthetic | Episodes | Clients
+Problem = Sine | Synthetic | Episodes | Clients | Table
 PROBLEMS: dict[str, type[Problem]] = {
     "sine": Sine,
     "synthetic": Synthetic,
     "episodes": Episodes,
     "clients": Clients,
+    "table": Table,
 }
 
 

@@ -12,7 +12,7 @@ from moml.errors import ConfigError
 from moml.run.client_scores import groups_of, rows_of
 from moml.run.config import Config, check
 from moml.run.job import plan_of, single
-from moml.run.problems import Clients, Episodes
+from moml.run.problems import Clients, Episodes, Table
 from moml.run.runs import Record, load, record_of, row_of
 
 
@@ -20,8 +20,8 @@ def asked(config: Config, shots: int, steps: int | None, tasks: int | None, alon
     """A run's configuration with other scores; what is None stays as it was trained with."""
     given: dict[str, Any] = {"shots": shots, "test_steps": steps, "test_tasks": tasks}
     given = {name: value for name, value in given.items() if value is not None}
-    if tasks is not None and isinstance(config.problem, Clients):
-        raise ConfigError("tasks is for drawn test tasks: of clients all are scored")
+    if tasks is not None and isinstance(config.problem, Clients | Table):
+        raise ConfigError("tasks is for drawn test tasks: of clients and tables all are scored")
     if alone:
         if not isinstance(config.problem, Episodes):
             raise ConfigError("alone is for episodes: elsewhere no answer depends on the others")
@@ -57,7 +57,10 @@ def score(
             mean, setting = float(groups[0].after.mean()), {}
         else:
             groups, mean = [], float(jax.jit(plan.score)(learner.meta, learner.hyper))
-            setting = {"tasks": other.test_tasks} | ({"alone": True} if alone else {})
+            own = isinstance(other.problem, Table)
+            setting = {"tasks": other.problem.n if own else other.test_tasks} | (
+                {"alone": True} if alone else {}
+            )
         row = row_of(other, job, [mean], setting, time.monotonic() - began)
         row |= {"samples": learner.samples}
         rows += rows_of(row, groups) if groups else [row]

@@ -18,11 +18,13 @@ def synthetic(
     features: int = 60,
     classes: int = 10,
     unequal: bool = False,
+    fresh: bool = False,
 ) -> Tasks:
     """n tasks y = argmax(W x + c); `a` is how much W differs between tasks, `b` how much x does.
 
     W, c ~ N(u, 1), u ~ N(0, a);  x ~ N(m, diag(j^-1.2)), m ~ N(M, 1), M ~ N(0, b).
-    With `unequal`, sizes are log-normal from 10 up to `samples`.
+    With `unequal`, sizes are log-normal from 10 up to `samples`; with `fresh`, these are other
+    samples of the same tasks.
     """
     keys = jax.random.split(key, 7)
     u = jnp.sqrt(a) * jax.random.normal(keys[0], (n, 1, 1))
@@ -31,7 +33,8 @@ def synthetic(
     centre = jnp.sqrt(b) * jax.random.normal(keys[3], (n, 1))
     mean = centre + jax.random.normal(keys[4], (n, features))
     scale = jnp.arange(1, features + 1, dtype=mean.dtype) ** -0.6  # variance j^-1.2
-    noise = jax.random.normal(keys[5], (n, samples, features))
+    noise_key = jax.random.fold_in(keys[5], 1) if fresh else keys[5]
+    noise = jax.random.normal(noise_key, (n, samples, features))
     x = mean[:, None, :] + scale[None, None, :] * noise
     y = jnp.argmax(jnp.einsum("ncf,nsf->nsc", weight, x) + bias[:, None, :], axis=-1)
     sizes = None

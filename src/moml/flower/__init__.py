@@ -1,0 +1,1 @@
+"""The same clients on other machines, under Flower: records to pytrees and back."""
