@@ -16,6 +16,7 @@ from moml.report.page_scores import TOOK_PART, Level, Looked
 from moml.run.client_scores import figures_of
 from moml.run.config import Config
 from moml.run.problems import Clients, Episodes, Sine, Synthetic
+from moml.run.problems import Table as Rows
 
 SETS = {"omniglot": "Omniglot", "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 
@@ -33,6 +34,8 @@ def problem_in_words(config: Config) -> str:
             return f"{tasks} of {p.ways} classes of {SETS[p.dataset]}"
         case Clients() as p:
             return f"{p.n:,} clients of {SETS[p.dataset]}, split {p.partition}"
+        case Rows() as p:
+            return f"{p.n:,} tasks of rows of {p.path}"
 
 
 def samples_in_words(config: Config) -> str:
