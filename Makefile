@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO ?= demo
 
-.PHONY: demo test test-slow test-kill lint bench bench-tables docs build clean
+.PHONY: demo test test-slow test-kill test-flower lint bench bench-tables docs build clean
 
 demo: .venv/.demo
 	$(BIN)/moml demo --out $(DEMO)
@@ -18,6 +18,9 @@ test-slow: .venv/.test
 
 test-kill: .venv/.test
 	$(BIN)/python -m pytest -q tests/run/test_killed.py -m slow
+
+test-flower: .venv/.test
+	$(BIN)/python -m pytest -q tests/flower
 
 lint: .venv/.test
 	$(BIN)/ruff check .
@@ -53,7 +56,7 @@ clean:
 	$(PIP) --editable ".[docs]" && touch $@
 
 .venv/.bench: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[report]" torch==2.13.0 pyarrow && touch $@
+	$(PIP) --editable ".[report,flower]" torch==2.13.0 pyarrow && touch $@
 
 .venv/.bench-tables: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable ".[bench,table]" && touch $@

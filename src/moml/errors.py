@@ -32,6 +32,12 @@ class Diverged(MomlError):
         self.learner = learner
 
 
+class FlowerError(MomlError):
+    """A federation that did not do what it was asked for."""
+
+    exit_code = 1
+
+
 class Interrupted(MomlError):
     """A run that was asked to stop by a signal, and has saved what it did."""
 

@@ -13,6 +13,7 @@ import moml
 from moml.cli import after, runs, tables
 from moml.cli.border import places
 from moml.cli.data import Data, data
+from moml.cli.flower import Flower, flower
 from moml.cli.report import Report, report
 from moml.cli.reproduce import Table, reproduce
 from moml.errors import MomlError, check_count
@@ -101,6 +102,7 @@ Command = (
     | Annotated[after.Export, tyro.conf.subcommand("export")]
     | Annotated[after.Forget, tyro.conf.subcommand("forget")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[Flower, tyro.conf.subcommand("flower")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Methods, tyro.conf.subcommand("methods")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
@@ -143,6 +145,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             after.forget(command)
         case runs.Doctor():
             runs.doctor(command)
+        case Flower():
+            flower(command)
         case Data():
             data(command)
         case Train() | Sweep():

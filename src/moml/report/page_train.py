@@ -17,6 +17,7 @@ from moml.run import problems
 from moml.run.client_scores import figures_of
 from moml.run.config import Config
 from moml.run.problems import Clients, Episodes, Sine, Synthetic
+from moml.run.problems import Table as Rows
 
 SETS = {"omniglot": "Omniglot", "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 
@@ -34,8 +35,8 @@ def problem_in_words(config: Config) -> str:
             return f"{tasks} of {p.ways} classes of {SETS[p.dataset]}"
         case Clients() as p:
             return f"{p.n:,} clients of {SETS[p.dataset]}, split {p.partition}"
-        case problems.Table() as p:
-            return f"{p.n:,} tasks of the table {p.path}"
+        case Rows() as p:
+            return f"{p.n:,} tasks of rows of {p.path}"
 
 
 def samples_in_words(config: Config) -> str:

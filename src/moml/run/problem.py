@@ -159,6 +159,12 @@ def split_of(p: Clients, train: np.ndarray, test: np.ndarray) -> Paired:
     return paired_shares(train, test, rows, p.unseen, TRAINING)
 
 
+def shift_of(train: Images, split: Paired) -> tuple[float, float]:
+    """Mean and standard deviation of the clients' pixels: numbers that they agree on once."""
+    own = train.x[np.concatenate(split.train)] / np.float32(255)
+    return float(own.mean()), float(own.std())
+
+
 def client_net(p: Clients) -> Model:
     """The clients' network; to have its parameters, no image is needed."""
     return mlp(PIXELS[p.dataset], *p.hidden, CLASSES[p.dataset][p.fine])
@@ -179,12 +185,6 @@ def _table(p: Table, held: Held) -> Built:
         loss, net.init, net.features, train, test, metric, on_query, queries=None, higher=higher
     )
     return built._replace(own=lambda: Own(test, on_query, None))
-
-
-def shift_of(train: Images, split: Paired) -> tuple[float, float]:
-    """Mean and standard deviation of the clients' pixels: numbers that they agree on once."""
-    own = train.x[np.concatenate(split.train)] / np.float32(255)
-    return float(own.mean()), float(own.std())
 
 
 def _clients(p: Clients, shots: int) -> Built:
