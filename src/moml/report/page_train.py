@@ -13,7 +13,6 @@ from moml.report.page_known import Known, by_known, over_tasks, tenths
 from moml.report.page_parts import clients, fits, memory
 from moml.report.page_runs import Row, Trained
 from moml.report.page_scores import TOOK_PART, Level, Looked
-from moml.run import problems
 from moml.run.client_scores import figures_of
 from moml.run.config import Config
 from moml.run.problems import Clients, Episodes, Sine, Synthetic
@@ -52,7 +51,7 @@ def scored_in_words(run: Trained) -> str:
     after = f"after {many(c.test_steps, 'step')} on {many(c.shots, 'sample')}{each}"
     if isinstance(config.problem, Clients):
         return f"{run.measure.words} of the clients that took part, {after}"
-    if isinstance(config.problem, problems.Table):
+    if isinstance(config.problem, Rows):
         return f"{run.measure.words} {run.measure.of}, {after}"
     return f"{run.measure.words} on {many(c.test_tasks, 'unseen task')}, {after}"
 
