@@ -6,7 +6,8 @@ a clock starts, both compute the first round from one start and one draw and mus
 so must Flower's first round. Ours and the loop take turns, on one thread each (NPROC=2 gives both
 two); ratios are of medians. `all-at-once` is ours without slices. Flower runs next, with an actor
 on every core; it is left out where `flwr[simulation]` is not installed. Pictures are CIFAR-10's
-where MOML_DATA has them, else random.
+where MOML_DATA has them, else random; INPUTS=64 in the environment takes 64 values of each instead
+of all 3072, for a small network.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import torch
 
 from clients import (
     EACH,
+    INPUTS,
     Setting,
     agree,
     arrays,
@@ -90,7 +92,7 @@ def main() -> None:
     have = find_spec("flwr") is not None and find_spec("ray") is not None
     flower = have and not a.no_flower
     machine(torch=torch.__version__, **({"flwr": version("flwr")} if flower else {}))
-    print(f"load average {os.getloadavg()[0]:.1f}, {pictures(EACH)[0]}")
+    print(f"load average {os.getloadavg()[0]:.1f}, {pictures(EACH)[0]}, {INPUTS} inputs")
     if not have:
         print("Flower left out: pip install 'flwr[simulation]' measures it too")
     checked("per-fedavg first-order", setting(min(a.clients)))

@@ -21,7 +21,8 @@ from moml.tasks.sampler import draw
 from moml.types import Algorithm, Hyper, Tasks
 from torch_clients import ALPHA, BETA, ETA, a_round, batches, tensors
 
-NET = mlp(3072, 40, 40, 10)
+INPUTS = int(os.environ.get("INPUTS", "3072"))  # of every picture, its first values
+NET = mlp(INPUTS, 40, 40, 10)
 LOSS = cross_entropy(NET.predict)
 HYPER = jax.tree.map(jnp.float32, Hyper(eta=ETA, beta=BETA, alpha=ALPHA))
 EACH, K, H, KEY = 20, 5, 10, 1  # images of a client; samples; local steps
@@ -31,16 +32,16 @@ torch.set_num_threads(int(os.environ["NPROC"]))
 
 @cache
 def pictures(rows: int = POOL) -> tuple[str, np.ndarray, np.ndarray]:
-    """Their kind; bytes [rows, 3072]; labels."""
+    """Their kind; bytes [rows, inputs]; labels."""
     if os.environ.get("MOML_DATA"):
         try:
             images = load("cifar10", "train")
-            flat = images.x[:rows].reshape(rows, 3072)
+            flat = np.ascontiguousarray(images.x[:rows].reshape(rows, 3072)[:, :INPUTS])
             return "CIFAR-10's pictures", flat, images.y[:rows].astype(np.int64)
         except DataError as error:
             print(f"random pictures: {error}")
     random = np.random.default_rng(0)
-    bytes_, labels = random.integers(0, 256, (rows, 3072), np.uint8), random.integers(0, 10, rows)
+    bytes_, labels = random.integers(0, 256, (rows, INPUTS), np.uint8), random.integers(0, 10, rows)
     return "random pictures", bytes_, labels
 
 

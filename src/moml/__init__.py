@@ -34,6 +34,12 @@ from moml.models import mse as mse
 from moml.run.evaluate import evaluate as evaluate
 from moml.run.runs import load as load
 from moml.run.sweep import sweep as sweep
+from moml.run.tables import adapt_table as adapt_table
+from moml.run.tables import evaluate_table as evaluate_table
+from moml.run.tables import load_table_run as load_table_run
+from moml.run.tables import predict_table as predict_table
+from moml.run.tables import save_table_run as save_table_run
+from moml.run.tables import train_table as train_table
 from moml.run.train import Learner as Learner
 from moml.run.train import fit as fit
 from moml.tasks import episodes as episodes

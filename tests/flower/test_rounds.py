@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from moml.errors import ConfigError
+from moml.run.arrays import read_arrays
 from tests.flower.common import federated, nodes, serve, settings, small
 from tests.flower.grid import InProcess
 
@@ -47,6 +48,8 @@ def test_done_is_done_and_more_rounds_go_on(tmp_path):
     run = settings(config, tmp_path / "out")
     grid = InProcess(run, nodes(3, tmp_path))
     again, _ = serve(grid, run)
+    kept = read_arrays(tmp_path / "out" / "w.safetensors").values()
+    assert all(np.array_equal(a, b) for a, b in zip(three, kept, strict=True))
     assert not grid.seen and all(np.array_equal(a, b) for a, b in zip(three, again, strict=True))
     _, rows = serve(InProcess(run, nodes(3, tmp_path)), run | {"rounds": 4})
     assert [row["round"] for row in rows] == [1, 2, 3, 4]
@@ -78,7 +81,6 @@ def test_a_partition_without_a_node_is_named_and_the_run_goes_on(tmp_path):
 
 def test_of_two_nodes_with_one_partition_the_later_is_asked(tmp_path):
     run = settings(small(tasks_per_step=6), tmp_path / "out", rounds=2)
-    grid = InProcess(run, nodes(2))
 
     class Joined(InProcess):
         def get_node_ids(self):

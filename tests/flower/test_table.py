@@ -22,7 +22,7 @@ def lines(keep=lambda task: True):
 def test_split_over_nodes_it_is_the_simulator_on_the_whole(tmp_path):
     whole = tmp_path / "whole.csv"
     whole.write_text(lines())
-    config = small(problem=TABLE, tasks_per_step=3, shots=1)
+    config = small(problem=TABLE, method="fedavg", tasks_per_step=3, shots=1)
     run = settings(config, tmp_path / "out")
     there = nodes(2, tmp_path)
     for i, node in there.items():
@@ -30,7 +30,8 @@ def test_split_over_nodes_it_is_the_simulator_on_the_whole(tmp_path):
         path.write_text(lines(lambda task, node=node: task % 2 == node["partition-id"]))
         node["data"] = str(path)
     w, rows = serve(InProcess(run, there), run)
-    at_home = small(problem=replace(TABLE, path=str(whole)), tasks_per_step=3, shots=1)
+    home = replace(TABLE, path=str(whole))
+    at_home = small(problem=home, method="fedavg", tasks_per_step=3, shots=1)
     expected, losses = simulated(at_home)
     for mine, theirs in zip(w, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-12)

@@ -98,8 +98,9 @@ def test_a_changed_dropout_counts_from_where_it_changed(done, tmp_path):
 def test_killed_and_resumed_it_ends_the_same(tmp_path, cache, root):  # noqa: F811
     """In real processes; the counts too come from wherever it was killed."""
     words = [
-        "train", "mnist-clients", "--problem.n", 6, "--problem.a", 8, "--problem.hidden", 3,
-        "--k", 2, "--tasks-per-step", 3, "--local-steps", 2, "--carried", "True", "--dropout", 0.4,
+        "train", "mnist-clients", "--method", "localmoml", "--problem.n", 6, "--problem.a", 8,
+        "--problem.hidden", 3, "--k", 2, "--tasks-per-step", 3, "--local-steps", 2,
+        "--carried", "True", "--dropout", 0.4,
         "--straggle", 0.5, "--iterations", 40_000, "--log-every", 20, "--score-every", 20_000,
         "--save-seconds", 0,
     ]  # fmt: skip

@@ -98,7 +98,17 @@ def test_scores_of_every_model_for_every_number_of_rows(run, table, tmp_path, ca
         (k, model) for k in (0, 1, 2, 3, 4) for model in MODELS
     ]
     for row in rows:
-        assert list(row) == ["model", "shots", "metric", "mean", "std", "tasks", "rows"]
+        assert list(row) == [
+            "model",
+            "shots",
+            "metric",
+            "mean",
+            "std",
+            "quantiles",
+            "tasks",
+            "rows",
+        ]
+        assert row["quantiles"] == sorted(row["quantiles"]) and len(row["quantiles"]) == 5
         assert row["metric"] == "rmse" and row["mean"] > 0 and row["std"] > 0
         assert (row["tasks"], row["rows"]) == (rows[0]["tasks"], rows[0]["rows"])
     mean = {(row["model"], row["shots"]): row["mean"] for row in rows}

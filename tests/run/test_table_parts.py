@@ -113,6 +113,8 @@ def test_names_of_no_function_are_refused(name, said):
 def test_rows_weigh_in_the_scores_and_tasks_in_their_spread():
     errors, weigh = np.array([4.0, 16.0, 1.0, 9.0]), np.array([3.0, 1.0, 0.0, 0.0])
     scored = _mean("rmse", errors, weigh, np.array([0, 0, 1, 1]))
+    assert scored.pop("quantiles") == [7.0**0.5] * 5
     assert scored == {"mean": 7.0**0.5, "std": 0.0, "tasks": 1, "rows": 4}
     scored = _mean("accuracy", errors, np.ones(4), np.array([0, 0, 1, 1]))
+    np.testing.assert_allclose(scored.pop("quantiles"), [5.5, 6.25, 7.5, 8.75, 9.5])
     assert scored == {"mean": 7.5, "std": 2.5, "tasks": 2, "rows": 4}

@@ -157,3 +157,12 @@ def test_buckets_at_their_edges():
     assert buckets(np.array([2**52, 2**52 + 1]))[0].tolist() == [0]
     with pytest.raises(moml.DataError, match="whole numbers from 1"):
         buckets([3, 0])
+
+
+def test_what_a_client_draws_need_not_hang_on_the_others():
+    x, y = np.arange(34.0)[:, None], np.arange(34)
+    of = lambda others, **how: from_rows(x, y, [np.arange(17), others], **how)
+    first = lambda tasks: tasks.draw(jax.random.key(0), jnp.arange(2), 17)[0].tolist()
+    alone, among = of([33], alike=False), of(np.arange(17, 34), alike=False)
+    assert first(alone) == first(among) == first(of([33]))
+    assert first(among) != first(of(np.arange(17, 34)))  # which takes a short cut

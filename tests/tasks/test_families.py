@@ -61,6 +61,21 @@ def test_synthetic_labels_follow_the_tasks_own_linear_rule():
         assert ((inputs @ weights).argmax(axis=1) == y).mean() > 0.75
 
 
+def test_fresh_samples_follow_the_same_rule_and_are_others():
+    like = {"n": 3, "samples": 1000, "features": 5, "classes": 3}
+    ids = jnp.arange(3)
+    data = moml.synthetic(jax.random.key(0), **like).full(ids)
+    fresh = moml.synthetic(jax.random.key(0), **like, fresh=True).full(ids)
+    for task in range(3):
+        rule = lambda x: np.c_[x, np.ones(len(x))]
+        weights, *_ = np.linalg.lstsq(
+            rule(data.x[task]), np.eye(3)[np.asarray(data.y[task])], rcond=None
+        )
+        right = (rule(fresh.x[task]) @ weights).argmax(axis=1) == np.asarray(fresh.y[task])
+        assert right.mean() > 0.75
+    assert not np.isin(np.asarray(fresh.x), np.asarray(data.x)).any()
+
+
 @pytest.mark.parametrize(
     "x, y, sizes, words",
     [

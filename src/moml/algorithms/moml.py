@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float
 
-from moml.algorithms.personal import Step, personal_step, pull_back, query
+from moml.algorithms.personal import personal_step, pull_back, query
+from moml.algorithms.visits import Each, over, side_by_side
 from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Memory, Meta, Need, Params, Visit
 
 
@@ -25,6 +27,13 @@ class TwoBatches(NamedTuple):
     meta: Any
 
 
+class Outcome(NamedTuple):
+    """What is summed over the tasks of a step."""
+
+    delta: Meta
+    loss: Float[Array, ""]
+
+
 def _init(adapt: Adapt, memory: Memory, outer: Any) -> Any:
     def init(params: Params, hyper: Hyper) -> State:
         meta = adapt.init(params, hyper)
@@ -40,10 +49,12 @@ def outer_step(outer: Any, meta: Meta, state: Any, delta: Meta, hyper: Hyper) ->
     return jax.tree.map(lambda w, d: w - hyper.eta * d, meta, direction), state
 
 
-def _finish(outer: Any, state: State, memory: Any, steps: Step, hyper: Hyper) -> tuple[State, Info]:
-    delta = mean(steps.delta)
+def _finish(
+    outer: Any, state: State, memory: Any, total: Outcome, count: int, hyper: Hyper
+) -> tuple[State, Info]:
+    delta, loss = over(count, total)
     meta, outer_state = outer_step(outer, state.meta, state.outer, delta, hyper)
-    return State(meta, memory, outer_state), Info(jnp.mean(steps.loss), norm(delta))
+    return State(meta, memory, outer_state), Info(loss, norm(delta))
 
 
 def mean(rows: Any) -> Any:
@@ -62,11 +73,16 @@ def single_node(
     """One task batch an iteration: MAML, MOML v1, v2 as released, SCGD, NASA, and ours."""
     visit_one = visiting(loss, adapt, memory)
 
-    def step(state: State, visit: Visit, hyper: Hyper) -> tuple[State, Info]:
+    def step(
+        state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side
+    ) -> tuple[State, Info]:
+        def one(row: Any, visit: Visit) -> tuple[Outcome, Any]:
+            done = visit_one(state.meta, row, visit.task, hyper)
+            return Outcome(done.delta, done.loss), done.u
+
         store = memory.tick(state.memory, adapt.start(state.meta), hyper)
-        rows = memory.read(store, visit.ids)
-        steps = jax.vmap(visit_one, (None, 0, 0, None))(state.meta, rows, visit.task, hyper)
-        return _finish(outer, state, memory.write(store, visit.ids, steps.u), steps, hyper)
+        total, store = each(one, memory, store, visit)
+        return _finish(outer, state, store, total, len(visit.ids), hyper)
 
     return Algorithm(_init(adapt, memory, outer), step, need, fill=fill(adapt, memory))
 
@@ -76,21 +92,24 @@ def two_batches(
 ) -> Algorithm:
     """MOML v2 with the paper's two independent task batches (Algorithm 2)."""
 
-    def step(state: State, visits: TwoBatches, hyper: Hyper) -> tuple[State, Info]:
+    def step(
+        state: State, visits: TwoBatches, hyper: Hyper, each: Each = side_by_side
+    ) -> tuple[State, Info]:
         w = adapt.start(state.meta)
 
-        def remember(row: Any, task: Any) -> Any:
-            return memory.mix(row, w, adapt.apply(state.meta, task.support, hyper), hyper)
+        def remember(row: Any, visit: Visit) -> tuple[tuple[()], Any]:
+            v = adapt.apply(state.meta, visit.task.support, hyper)
+            return (), memory.mix(row, w, v, hyper)
 
-        def meta_gradient(u: Any, task: Any) -> Step:
-            _, pull = pull_back(adapt, state.meta, task.hessian, hyper)
-            return query(loss, adapt, state.meta, u, pull, task.query)
+        def meta_gradient(u: Any, visit: Visit) -> tuple[Outcome, tuple[()]]:
+            _, pull = pull_back(adapt, state.meta, visit.task.hessian, hyper)
+            done = query(loss, adapt, state.meta, u, pull, visit.task.query)
+            return Outcome(done.delta, done.loss), ()
 
         store = memory.tick(state.memory, w, hyper)
-        moved = jax.vmap(remember)(memory.read(store, visits.memory.ids), visits.memory.task)
-        store = memory.write(store, visits.memory.ids, moved)
-        u = memory.read(store, visits.meta.ids)
-        return _finish(outer, state, store, jax.vmap(meta_gradient)(u, visits.meta.task), hyper)
+        _, store = each(remember, memory, store, visits.memory)
+        total, _ = each(meta_gradient, memory._replace(write=lambda *_: ()), store, visits.meta)
+        return _finish(outer, state, store, total, len(visits.meta.ids), hyper)
 
     return Algorithm(_init(adapt, memory, outer), step, needs, fill=fill(adapt, memory))
 

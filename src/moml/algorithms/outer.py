@@ -39,6 +39,7 @@ def is_direction(outer: Any) -> bool:
     >>> is_direction(optax.scale_by_adam()), is_direction(optax.adam(1e-3))
     (True, False)
     """
-    one = jnp.ones(())
-    direction, _ = optax.with_extra_args_support(outer).update(one, outer.init(one), one)
-    return bool(jax.device_get(direction) >= 0)
+    with jax.ensure_compile_time_eval():  # a method may be composed inside a program
+        one = jnp.ones(())
+        direction, _ = optax.with_extra_args_support(outer).update(one, outer.init(one), one)
+        return bool(jax.device_get(direction) >= 0)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from moml.algorithms.memory import put, take
 from moml.algorithms.moml import mean, norm
+from moml.algorithms.visits import Each, One, Rows, added, in_slices, over
 from moml.types import (
     Algorithm,
     Hyper,
@@ -93,62 +94,32 @@ def where(condition: Bool[Array, "*rows"], new: Any, old: Any) -> Any:
     return jax.tree.map(leaf, new, old)
 
 
-def weighted_sum(rows: Any, weight: Array) -> Any:
-    """sum_i p_i x_i, leaf by leaf; what has no weight may be anything."""
-
-    def leaf(x: Array) -> Array:
-        p = weight.astype(x.dtype)
-        x = where(p > 0, x, jnp.zeros_like(x))  # 0 times what is not finite is not 0
-        return jnp.sum(jax.vmap(jnp.multiply)(p, x), axis=0)
-
-    return jax.tree.map(leaf, rows)
-
-
 def weighted_mean(rows: Any, weight: Array) -> Any:
-    """sum_i p_i x_i / sum_i p_i, leaf by leaf."""
-    return _over(jnp.maximum(jnp.sum(weight), 1), weighted_sum(rows, weight))
+    """sum_i p_i x_i / sum_i p_i, leaf by leaf; what has no weight may be anything."""
+    total = added(jax.vmap(weighted)(rows, weight))
+    return over(jnp.maximum(jnp.sum(weight), 1), total)
 
 
-def added(rows: Any, turnout: Turnout | None) -> Any:
-    """sum p_i x_i over the clients that answered."""
-    if turnout is None:
-        return jax.tree.map(lambda x: jnp.sum(x, axis=0), rows)
-    return weighted_sum(rows, _weight(turnout))
+def weighted(x: Any, weight: Array) -> Any:
+    """p_i x_i, leaf by leaf; 0 where there is no weight, also of what is not finite."""
+    x = where(weight.astype(bool), x, optax.tree.zeros_like(x))
+    return jax.tree.map(lambda x: weight.astype(x.dtype) * x, x)
 
 
 def heard(total: Any, visit: Visit) -> Any:
     """The server's mean, of what it added up: 1/B sum w_i, or sum p_i w_i / sum p_i."""
     if visit.turnout is None:
-        return _over(len(visit.ids), total)
-    return _over(jnp.maximum(jnp.sum(_weight(visit.turnout)), 1), total)
+        return over(len(visit.ids), total)
+    return over(jnp.maximum(jnp.sum(_weight(visit.turnout)), 1), total)
 
 
-def _weight(turnout: Turnout) -> Int[Array, " tasks"]:
+def _weight(turnout: Turnout) -> Int[Array, "*tasks"]:
     return jnp.where(turnout.present, turnout.weight, 0)
-
-
-def _over(count: Any, total: Any) -> Any:
-    return jax.tree.map(lambda x: x / jnp.asarray(count, x.dtype), total)
 
 
 def towards_mean(rate: Scalar) -> Callable[[Meta, Meta], Meta]:
     """A server's rule: w <- (1 - rate) w + rate mean(w_i)."""
     return lambda meta, mean: optax.incremental_update(mean, meta, rate)
-
-
-def in_slices(step: Callable[[Any, Any], Any], start: Any, xs: Any, size: int) -> Any:
-    """A scan over `size` rows of xs at a time, in the last step over those that are left."""
-    count = len(jax.tree.leaves(xs)[0])
-    if size >= count:
-        return step(start, xs)
-    whole = count - count % size
-    cut = lambda x: x[:whole].reshape(-1, size, *x.shape[1:])
-    start, ys = jax.lax.scan(step, start, jax.tree.map(cut, xs))
-    ys = jax.tree.map(lambda y: y.reshape(whole, *y.shape[2:]), ys)
-    if whole == count:
-        return start, ys
-    start, last = step(start, jax.tree.map(lambda x: x[whole:], xs))
-    return start, jax.tree.map(lambda *y: jnp.concatenate(y), ys, last)
 
 
 CACHE = 2 << 20  # bytes of models that a processor works on without waiting for its memory
@@ -162,6 +133,19 @@ def that_fit(meta: Meta, count: int) -> int:
     """
     most = max(1, CACHE // sum(leaf.nbytes for leaf in jax.tree.leaves(meta)))
     return -(-count // -(-count // most))
+
+
+def _slices(meta: Meta, count: int, at_once: int | None) -> Each:
+    """`at_once` clients at a time; None: on a processor those that fit, on other devices all."""
+    few = that_fit(meta, count)
+    if at_once is not None or few >= count:
+        return in_slices(at_once or count)
+
+    def each(one: One, rows: Rows, store: Any, visit: Visit) -> tuple[Any, Any]:
+        by = lambda size: lambda store, visit: in_slices(size)(one, rows, store, visit)
+        return jax.lax.platform_dependent(store, visit, cpu=by(few), default=by(count))
+
+    return each
 
 
 def rounds(
@@ -183,31 +167,24 @@ def rounds(
         meta = init(params, hyper)
         return RoundState(meta, store(meta))
 
-    def step(state: RoundState, visit: Visit, hyper: Hyper) -> tuple[RoundState, Info]:
-        def some(carry: Any, visit: Visit) -> tuple[Any, Any]:
-            (total, memory), turnout = carry, visit.turnout
-            rows = take(memory, visit.ids)
-            steps = None if turnout is None else turnout.steps
-            client = lambda row, task, steps: update(state.meta, row, task, steps, hyper)
-            done = jax.vmap(client)(rows, visit.task, steps)
-            kept = done.row if turnout is None else where(turnout.present, done.row, rows)
-            total = optax.tree.add(total, added(done.meta, turnout))
-            return (total, put(memory, visit.ids, kept)), done.loss
+    def step(
+        state: RoundState, visit: Visit, hyper: Hyper, each: Each | None = None
+    ) -> tuple[RoundState, Info]:
+        def client(row: Any, visit: Visit) -> tuple[Any, Any]:
+            turnout = visit.turnout
+            if turnout is None:
+                done = update(state.meta, row, visit.task, None, hyper)
+                return (done.meta, done.loss, done.loss), done.row
+            done = update(state.meta, row, visit.task, turnout.steps, hyper)
+            sent = weighted((done.meta, done.loss), _weight(turnout))
+            return (*sent, done.loss), where(turnout.present, done.row, row)
 
-        def by(size: int) -> Callable[..., Any]:
-            return lambda carry, visit: in_slices(some, carry, visit, size)
-
-        count, given = len(visit.ids), ((optax.tree.zeros_like(state.meta), state.memory), visit)
-        few = that_fit(state.meta, count) if at_once is None else at_once
-        if at_once is None and few < count:
-            outcome = jax.lax.platform_dependent(*given, cpu=by(few), default=by(count))
-        else:
-            outcome = by(few)(*given)
-        (total, memory), losses = outcome
-        meta = server(state.meta, heard(total, visit))
-        loss = heard(added(losses, visit.turnout), visit)
-        if visit.turnout is not None:
-            silence = (state.meta, jnp.mean(losses))  # where nobody answers the model stays
+        go = _slices(state.meta, len(visit.ids), at_once) if each is None else each
+        total, memory = go(client, Rows(take, put), state.memory, visit)
+        mean, loss = heard(total[:2], visit)
+        meta = server(state.meta, mean)
+        if visit.turnout is not None:  # where nobody answers the model stays
+            silence = (state.meta, over(len(visit.ids), total[2]))
             meta, loss = where(jnp.any(visit.turnout.present), (meta, loss), silence)
         moved = norm(optax.tree.sub(state.meta, meta))
         return RoundState(meta, memory), Info(loss, moved)

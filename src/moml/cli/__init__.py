@@ -10,10 +10,11 @@ from typing import Annotated, assert_never
 import tyro
 
 import moml
-from moml.cli import runs, tables
+from moml.cli import after, runs, tables
 from moml.cli.border import places
 from moml.cli.data import Data, data
 from moml.cli.flower import Flower, flower
+from moml.cli.report import Report, report
 from moml.cli.reproduce import Table, reproduce
 from moml.errors import MomlError, check_count
 
@@ -97,6 +98,9 @@ Command = (
     | Annotated[tables.Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[tables.Predict, tyro.conf.subcommand("predict")]
     | Annotated[tables.Adapt, tyro.conf.subcommand("adapt")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[after.Export, tyro.conf.subcommand("export")]
+    | Annotated[after.Forget, tyro.conf.subcommand("forget")]
     | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Flower, tyro.conf.subcommand("flower")]
     | Annotated[Data, tyro.conf.subcommand("data")]
@@ -108,8 +112,9 @@ Command = (
 def run(arguments: Sequence[str] | None = None) -> None:
     """Parse and carry out one command; errors come out as exceptions."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["train"] and any(word.split("=")[0] == "--data" for word in words):
-        tables.train(words[1:])
+    options = {word.split("=")[0] for word in words}
+    if words[:1] == ["train"] and "--data" in options:
+        (after.go_on if "--from" in options else tables.train)(words[1:])
         return
     if words[:1] in (["train"], ["sweep"]):  # their options depend on the configuration
         (runs.train if words[0] == "train" else runs.sweep)(words[1:])
@@ -132,6 +137,12 @@ def run(arguments: Sequence[str] | None = None) -> None:
             tables.predict(command)
         case tables.Adapt():
             tables.adapt(command)
+        case Report():
+            report(command)
+        case after.Export():
+            after.export(command)
+        case after.Forget():
+            after.forget(command)
         case runs.Doctor():
             runs.doctor(command)
         case Flower():

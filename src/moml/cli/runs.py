@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -19,11 +20,14 @@ class Train:
 
     `moml train --print-config NAME` writes the complete file of a starting point.
     `moml train --data FILE --task COLUMN --target COLUMN --out RUN` learns from your own table;
-    its options are listed by `moml train --data --help`.
+    its options are listed by `moml train --data --help`. With --from RUN besides it goes on from
+    such a run; `moml train --data --from --help`.
     """
 
     out: Path
     """Folder of the run: configuration, metrics, checkpoints, log."""
+    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Another run: start from the parameters w of its newest checkpoint."""
     json: Path | None = None
     """File for the result row."""
     tensorboard: bool = False
@@ -122,7 +126,9 @@ def train(arguments: Sequence[str]) -> None:
     config, own = parse(arguments, "moml train", Train)
     file = rows_file(own.json)
     began = time.monotonic()
-    config, job = runs.train(config, own.out, progress=True, board=own.tensorboard)
+    config, job = runs.train(
+        config, own.out, source=own.from_, progress=True, board=own.tensorboard
+    )
     row = runs.last_row(config, job, own.out, time.monotonic() - began)
     _report([row], f"{config.method}, {row['metric']}", file, own.out, runs.spent(own.out))
 

@@ -126,7 +126,7 @@ def train(arguments: Sequence[str]) -> None:
         progress=True,
         say=lambda line: print(line, flush=True),
     )
-    _report(run.evaluation, run.about["target"], file)
+    report(run.evaluation, run.about["target"], file)
     print(f"folder: {command.out}")
 
 
@@ -136,7 +136,7 @@ def evaluate(command: Evaluate) -> None:
 
     file = rows_file(command.json)
     run = load_table_run(command.run, command.model)
-    _report(evaluate_table(run, command.data, progress=True), run.about["target"], file)
+    report(evaluate_table(run, command.data, progress=True), run.about["target"], file)
 
 
 def predict(command: Predict) -> None:
@@ -166,7 +166,8 @@ def adapt(command: Adapt) -> None:
     print(f"{len(made.known.place):,} personal models: {command.out}")
 
 
-def _report(rows: list[dict], target: str, file: Path | None) -> None:
+def report(rows: list[dict], target: str, file: Path | None) -> None:
+    """Print the scores, and write their rows where asked."""
     from moml.report.table_scores import print_scores, verdict
     from moml.run.files import write_json
 

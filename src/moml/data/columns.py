@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moml.data.arrow import arrow
-from moml.data.inputs import Features, Input, Scale, encode, learn, recoded
+from moml.data.inputs import CYCLES, Features, Input, Scale, encode, learn, recoded
 from moml.data.table import NOTHING, Column, Table
 from moml.data.target import Rows, Target, learn_target
 from moml.errors import DataError
@@ -100,7 +100,10 @@ class Columns(NamedTuple):
         if found != FORMAT:
             raise DataError(f"columns of format {found!r}; this version of moml reads {FORMAT}")
         inputs = tuple(Input(**_parsed(part)) for part in given["inputs"])
-        return cls(inputs, Target(**_parsed(given["target"])), dict(given["left_out"]))
+        target = Target(**_parsed(given["target"]))
+        if not (all(map(_sound, inputs)) and _sound(target)):
+            raise DataError("columns of other types than moml writes")
+        return cls(inputs, target, dict(given["left_out"]))
 
 
 def learn_columns(
@@ -153,6 +156,19 @@ def _parsed(part: dict[str, Any]) -> dict[str, Any]:
     """The fields of a NamedTuple from its JSON."""
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in part.items()}
     return fields | {"scale": Scale(**part["scale"])}
+
+
+def _sound(part: Input | Target) -> bool:
+    """Whether what came from JSON is of the right types."""
+    words = (part.name, *(part.classes if isinstance(part, Target) else part.words))
+    known = ("number", "text", "flag") if isinstance(part, Target) else tuple(KINDS)
+    cycles = () if isinstance(part, Target) else part.cycles
+    return (
+        all(isinstance(word, str) for word in words)
+        and part.kind in known
+        and all(type(number) in (int, float) for number in part.scale)
+        and set(cycles) <= set(CYCLES)
+    )
 
 
 def _fitting(given: Input, table: Table, rows: Rows) -> Column:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
@@ -18,6 +18,14 @@ from moml.data.table_files import chunks_of, files_of, no_column
 from moml.errors import DataError
 
 NOTHING = "it has no value at all"
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A table of another library: pyarrow, pandas, polars."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """As arrow's libraries hand it on."""
 
 
 class Column(NamedTuple):
@@ -129,9 +137,9 @@ def read_table(
 
 
 def as_table(
-    columns: Mapping[str, Any], text: Iterable[str] = (), name: str = "the table"
+    columns: Mapping[str, Any] | Frame, text: Iterable[str] = (), name: str = "the table"
 ) -> Table:
-    """A table from columns in memory: arrays, lists, arrow arrays.
+    """A table from columns in memory: arrays, lists, arrow arrays, or all of a frame.
 
     >>> table = as_table({"city": ["york", None, "york"], "age": [31.0, 45.0, None]})
     >>> table.columns["city"].values.tolist(), table.columns["age"].missing.tolist()
@@ -141,7 +149,8 @@ def as_table(
     dates = lambda values: isinstance(values, np.ndarray) and values.dtype.kind == "M"
     known = lambda values: values.astype("M8[us]") if dates(values) else values
     try:
-        arrays = {key: pa.array(known(v), from_pandas=True) for key, v in columns.items()}
+        given = columns if isinstance(columns, Mapping) else columns_of(columns)
+        arrays = {key: pa.array(known(v), from_pandas=True) for key, v in given.items()}
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"{name}: a column must be all numbers, texts or dates: {error}") from error
     rows = {len(array) for array in arrays.values()}
@@ -149,6 +158,16 @@ def as_table(
         raise DataError(f"{name}: columns must be equally long and not empty; given {sorted(rows)}")
     parts = {key: [chunk_of(array, key in as_text)] for key, array in arrays.items()}
     return _table(parts, rows.pop(), (File(name, 0),), as_text)
+
+
+def columns_of(frame: Frame) -> dict[str, Any]:
+    """The columns of a frame as arrow arrays; the index of a pandas frame is none of them."""
+    frame = frame.reset_index(drop=True) if hasattr(frame, "reset_index") else frame
+    try:
+        table = arrow().table(frame)
+        return {name: table[name].combine_chunks() for name in table.column_names}
+    except (arrow().ArrowException, TypeError, ValueError, LookupError) as error:
+        raise DataError(f"the table cannot be read: {error}") from error
 
 
 def labels(column: Column) -> tuple[Int[np.ndarray, " rows"], list[str]]:

@@ -16,9 +16,9 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 
 from moml.errors import ConfigError, DataError
-from moml.flower.learning import Outcome, client_of
+from moml.flower.learning import Client, Outcome, client_of
 from moml.flower.records import ARRAYS, CONFIG, COUNT, METRICS, TOLD, arrays_of, tree_of
-from moml.flower.settings import Node, Settings, node_of, read
+from moml.flower.settings import Node, node_of, read
 from moml.flower.state import Place, keep, recall
 
 FAILED = 2  # Flower's code of a client app that raised
@@ -74,7 +74,7 @@ def train(message: Message, context: Context) -> Message:
         if task % node.partitions != node.partition:
             raise ConfigError(f"task {task} is not of partition {node.partition} here")
         place = Place(context.state, node.state, settings.experiment, run, task)
-        done.append(one(client, settings, place, meta, number, heard))
+        done.append(one(client, place, meta, number, heard))
     weights = [int(each.weight) for each in done]
     mean = lambda *x: sum(p * np.asarray(x) for p, x in zip(weights, x, strict=True)) / sum(weights)
     told: dict[str, Any] = {
@@ -86,9 +86,7 @@ def train(message: Message, context: Context) -> Message:
     return Message(content, reply_to=message)
 
 
-def one(
-    client: Any, settings: Settings, place: Place, meta: Any, number: int, heard: int
-) -> Outcome:
+def one(client: Client, place: Place, meta: Any, number: int, heard: int) -> Outcome:
     """One task's round: its row is recalled before and kept after."""
     row = client.row(meta)
     if jax.tree.leaves(row) and heard >= 0:

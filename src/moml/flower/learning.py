@@ -14,11 +14,11 @@ import numpy as np
 from moml.algorithms.recipes import Method
 from moml.errors import ConfigError
 from moml.flower.settings import Node
-from moml.run.config import Config, method_options
+from moml.run.config import Config, classifies, method_options
 from moml.run.evaluate import score_on
 from moml.run.job import SCORED, plan_of, schedule_of, sizes_of
 from moml.run.problem import build, client_net, table_net
-from moml.run.problems import Clients, Sine, Table
+from moml.run.problems import Clients, Table
 from moml.run.train import compose, hyper_of, init_key, run_key
 from moml.tasks.sampler import draw, fetch
 from moml.types import Adapt, Meta, Params, Rounds, Tasks
@@ -150,8 +150,7 @@ def server_of(config: Config) -> Server:
 
     meta = jax.jit(lambda: chosen.algorithm.init(params, hyper).meta)()
     mix = jax.jit(parts_of(chosen).server)
-    numbers = isinstance(problem, Sine) or (isinstance(problem, Table) and not problem.classes)
-    metric = "test_error" if numbers else "test_accuracy"
+    metric = "test_accuracy" if classifies(problem) else "test_error"
     return Server(n, meta, cohort, mix, bool(config.weighted), metric)
 
 

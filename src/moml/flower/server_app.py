@@ -3,11 +3,13 @@
 OUT/  run.json       experiment, configuration, and the token that memories are kept by
       checkpoints/   w and who was heard, after every round: see `moml.run.checkpoint`
       rounds.jsonl   a line a round
+      w.safetensors  the model, when all rounds are done
       log.txt, lock
 """
 
 import json
 import logging
+import os
 import secrets
 import time
 from dataclasses import replace
@@ -27,6 +29,7 @@ from moml.flower.privacy import Ledger
 from moml.flower.records import arrays_of, finite, size, tree_of
 from moml.flower.settings import Settings, read
 from moml.flower.strategy import Cohorts, sifted
+from moml.run.arrays import named_leaves, write_arrays
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import changed
 from moml.run.files import writable_folder, write_text
@@ -81,6 +84,8 @@ def run(grid: Grid, settings: Settings, out: Path) -> State:
             kept.wait()  # before anybody sees this model
             log.info("%s", told(row))
             print(told(row), flush=True)  # Flower shows it to whoever started the run
+    write_arrays(out / "w.partial", named_leaves(state.meta, "w"))
+    os.replace(out / "w.partial", out / "w.safetensors")
     return state
 
 

@@ -79,13 +79,18 @@ def cost_line(cost: Mapping[str, int]) -> str:
     """
     products = f"{cost['products']:,} Hessian-vector products, " if cost["products"] else ""
     return (
-        f"{_bytes(cost['down'])} down, {_bytes(cost['up'])} up; at the clients "
+        f"{size(cost['down'])} down, {size(cost['up'])} up; at the clients "
         f"{cost['gradients']:,} gradients, {products}{cost['samples']:,} samples"
     )
 
 
-def _bytes(count: int) -> str:
+def size(count: float | int) -> str:
+    """Bytes in words.
+
+    >>> size(1_500_000), size(0)
+    ('1.5 MB', '0 bytes')
+    """
     for power, unit in ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
         if count >= 10**power:
             return f"{count / 10**power:.3g} {unit}"
-    return f"{count} bytes"
+    return f"{count:.0f} bytes"

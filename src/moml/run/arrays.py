@@ -15,10 +15,9 @@ import jax
 import numpy as np
 
 from moml.errors import CheckpointError, ConfigError
+from moml.run.moml_serve import LONGEST, TYPES, Place, places
 
-TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "|b1"}
 NAMES = {np.dtype(code): name for name, code in TYPES.items()}
-LONGEST = 100_000_000  # bytes of a header, as the format's own readers allow
 
 Put = Callable[[str, int, Any], None]  # name, first row, rows
 
@@ -66,24 +65,21 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             if not 0 < length <= min(LONGEST, size - 8):
                 raise ValueError("no header")
             header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
         first = 8 + length
-        return {name: _mapped(path, first, size, **told) for name, told in header.items()}
+        return {
+            name: _mapped(path, first, place)
+            for name, place in places(header, size - first).items()
+        }
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} is no safetensors file: {error}") from error
 
 
-def _mapped(
-    path: Path, first: int, size: int, dtype: str, shape: list[int], data_offsets: list[int]
-) -> np.ndarray:
-    kind, (begin, end) = np.dtype(TYPES[dtype]), data_offsets
-    if end - begin != math.prod(shape) * kind.itemsize or not 0 <= begin <= end <= size - first:
-        raise ValueError(f"an array of shape {shape} cannot be at {begin} to {end}")
-    if begin == end:
-        return np.zeros(shape, kind)
-    return np.memmap(path, kind, "r", first + begin, tuple(shape))
+def _mapped(path: Path, first: int, place: Place) -> np.ndarray:
+    if place.begin == place.end:
+        return np.zeros(place.shape, place.kind)
+    return np.memmap(path, place.kind, "r", first + place.begin, place.shape)
 
 
 def named_leaves(tree: Any, prefix: str = "") -> dict[str, Any]:

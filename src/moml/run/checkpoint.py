@@ -148,6 +148,26 @@ class Checkpoints:
         each = "; ".join(f"{self.path(step).name}: {reason}" for step, reason in reasons.items())
         raise CheckpointError(f"no checkpoint in {self.folder} can be used: {each}")
 
+    def rewrite(self, like: Any, change: Callable[[Any], Any]) -> list[int]:
+        """Every checkpoint with `change(state)` for its state; gives those that were bad: they go.
+
+        Whoever does it holds the run's lock. Killed at any moment, it can be done again.
+        """
+        self.clear()
+        self.load(like)  # raises where none is good
+        bad = []
+        for step in self.steps():
+            try:
+                saved = _read(self.path(step), step, like, lambda info: None)
+            except CheckpointError:
+                os.rename(self.path(step), self.folder / f"{OLD}{step:010d}")
+                bad.append(step)
+                continue
+            text = (self.path(step) / "info.json").read_text()
+            self._write(step, jax.tree.leaves(change(saved.state)), text)
+        self.clear()
+        return bad
+
     def clear(self) -> None:
         """Clear up after a process that was killed; for the holder of the run's lock alone."""
         for swapped in self.folder.glob(SWAPPED + "*"):
@@ -201,12 +221,16 @@ def _read(
     """Read a checkpoint, or say by a CheckpointError why not."""
     if problem := manifest.flaw(folder):
         raise CheckpointError(problem)
-    told = json.loads((folder / "info.json").read_bytes())
-    if told["format"] > FORMAT:
-        newer = f"it has format {told['format']}, of a newer moml; this one reads up to {FORMAT}"
-        raise CheckpointError(newer)
-    if told["step"] != step:
-        raise CheckpointError(f"it is of step {told['step']}, but its folder was renamed")
+    try:
+        told = json.loads((folder / "info.json").read_bytes())
+        if told["format"] > FORMAT:
+            newer = f"it has format {told['format']}, of a newer moml; this one reads up to"
+            raise CheckpointError(f"{newer} {FORMAT}")
+        if told["step"] != step:
+            raise CheckpointError(f"it is of step {told['step']}, but its folder was renamed")
+        told = {"score": None} | told | {"leaves": list(told["leaves"]), "info": dict(told["info"])}
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"info.json is not as moml writes it: {_reason(error)}") from error
     for was, wanted in itertools.zip_longest(told["leaves"], _names(like), fillvalue="nothing"):
         if was != wanted:
             raise CheckpointError(f"it holds another state: {was} where {wanted} is expected")

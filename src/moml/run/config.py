@@ -252,7 +252,7 @@ def check(config: Config) -> Config:
     if config.outer is not None:
         one_of("outer", config.outer, OUTER)
     one_of("schedule", config.schedule, ("drop", "cosine"))
-    if config.method == "protonet" and not _classifies(config.problem):
+    if config.method == "protonet" and not classifies(config.problem):
         kind = kind_of(config.problem)
         raise ConfigError(f"method protonet tells classes apart; the problem {kind} has none")
     nothing = lambda w, batch: w
@@ -265,7 +265,8 @@ def check(config: Config) -> Config:
     return config
 
 
-def _classifies(problem: Problem) -> bool:
+def classifies(problem: Problem) -> bool:
+    """Whether classes are told apart; else numbers are predicted."""
     numbers = isinstance(problem, Sine) or (isinstance(problem, Table) and problem.classes is None)
     return not numbers
 

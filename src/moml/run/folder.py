@@ -29,8 +29,9 @@ class Lock:
     The file stays, as its being there means nothing: only a held lock does.
     """
 
-    def __init__(self, folder: Path | str):
+    def __init__(self, folder: Path | str, command: str | None = None):
         self.path = Path(folder) / "lock"
+        self.command = shlex.join(sys.argv) if command is None else command
 
     def __enter__(self) -> "Lock":
         import fcntl
@@ -54,7 +55,7 @@ class Lock:
         mine = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "command": shlex.join(sys.argv),
+            "command": self.command,
             "started": time.strftime(TIME, time.gmtime()),
         }
         self._file.write(json.dumps(mine) + "\n")
@@ -63,6 +64,20 @@ class Lock:
 
     def __exit__(self, *_: Any) -> None:
         self._file.close()  # and with it the lock
+
+
+def in_use(folder: Path | str) -> bool:
+    """Whether a process works in a run's folder now."""
+    import fcntl
+
+    try:
+        with open(Path(folder) / "lock") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock: nobody ever worked here
+        pass
+    return False
 
 
 def _holder(signed: str) -> str:

@@ -32,7 +32,7 @@ from moml.run.train import (
 )
 from moml.runtime import simulate
 from moml.runtime.account import Cost, spending
-from moml.types import Adapt, Hyper, Key, Meta, Tasks
+from moml.types import Adapt, Hyper, Key, Meta, Params, Tasks
 
 Row = dict[str, Any]
 Spending = Callable[[int, int], Cost]
@@ -131,10 +131,13 @@ def sizes_of(config: Config) -> dict[str, float | None]:
     return {name: getattr(config, name) for name in Hyper._fields}
 
 
-def single(config: Config, plan: Plan | None = None) -> Job:
-    """One training: it stops where it diverges. `plan` is the configuration's, if it is there."""
+def single(config: Config, plan: Plan | None = None, params: Params | None = None) -> Job:
+    """One training: it stops where it diverges. `plan` is the configuration's, if it is there.
+
+    It starts from `params`, or from the seed's own.
+    """
     plan = plan_of(config) if plan is None else plan
-    params = plan.built.init(init_key(config.seed))
+    params = plan.built.init(init_key(config.seed)) if params is None else params
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key = run_key(config.seed)
     program = simulate.compiled(plan.run)

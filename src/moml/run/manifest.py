@@ -27,6 +27,8 @@ def seal(folder: Path) -> None:
 def flaw(folder: Path) -> str | None:
     """What is wrong with a sealed folder, or None: every byte of it is as it was written."""
     try:
+        if (folder / NAME).is_symlink() or (folder / NAME).is_fifo():
+            return f"{NAME} is no plain file"
         written = (folder / NAME).read_bytes()
         files = json.loads(written)["files"]
         if written != _text(files):
@@ -37,6 +39,8 @@ def flaw(folder: Path) -> str | None:
                 return f"{name} is missing"
             if name not in files:
                 return f"{name} does not belong to it"
+            if (folder / name).is_symlink() or not (folder / name).is_file():
+                return f"{name} is no plain file"
             size = (folder / name).stat().st_size
             if size != files[name]["size"]:
                 return f"{name} has {size} bytes instead of {files[name]['size']}"

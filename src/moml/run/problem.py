@@ -37,8 +37,7 @@ class Own(NamedTuple):
     """What the training tasks themselves are scored by, on samples that they do not train on."""
 
     tasks: Tasks
-    metric: str
-    score: Callable[[Params, Any, Any], Any]
+    score: Callable[[Params, Any, Any], Any]  # accuracy where there are classes, else the error
     queries: int | None
 
 
@@ -69,7 +68,7 @@ def build(config: Config, held: Held = lambda task: True) -> Built:
             tasks = sine(noise=p.noise) if p.n == 25 else drawn()
             test = unseen_sine(unseen, config.test_tasks, noise=p.noise)
             built = _by_loss(net, mse(net.predict), tasks, test, "test_error", 100)
-            return built._replace(own=lambda: Own(tasks, built.metric, built.score, 100))
+            return built._replace(own=lambda: Own(tasks, built.score, 100))
         case Synthetic():
             net = mlp(p.features, *p.hidden, p.classes)
             like = partial(
@@ -82,7 +81,7 @@ def build(config: Config, held: Held = lambda task: True) -> Built:
             right = accuracy(net.predict)
             on_query = lambda mine, support, query: right(mine, query)
             others = lambda: like(jax.random.key(TRAINING), p.n, fresh=True)
-            own = lambda: Own(others(), "test_accuracy", on_query, queries)
+            own = lambda: Own(others(), on_query, queries)
             return built._replace(own=own)
         case Episodes():
             return _episodes(p, config.test_tasks, unseen)
@@ -160,6 +159,12 @@ def split_of(p: Clients, train: np.ndarray, test: np.ndarray) -> Paired:
     return paired_shares(train, test, rows, p.unseen, TRAINING)
 
 
+def shift_of(train: Images, split: Paired) -> tuple[float, float]:
+    """Mean and standard deviation of the clients' pixels: numbers that they agree on once."""
+    own = train.x[np.concatenate(split.train)] / np.float32(255)
+    return float(own.mean()), float(own.std())
+
+
 def client_net(p: Clients) -> Model:
     """The clients' network; to have its parameters, no image is needed."""
     return mlp(PIXELS[p.dataset], *p.hidden, CLASSES[p.dataset][p.fine])
@@ -179,7 +184,7 @@ def _table(p: Table, held: Held) -> Built:
     built = Built(
         loss, net.init, net.features, train, test, metric, on_query, queries=None, higher=higher
     )
-    return built._replace(own=lambda: Own(test, metric, on_query, None))
+    return built._replace(own=lambda: Own(test, on_query, None))
 
 
 def _clients(p: Clients, shots: int) -> Built:
@@ -192,8 +197,7 @@ def _clients(p: Clients, shots: int) -> Built:
             f"{min(sizes)}; given {shots}"
         )
     pixels = PIXELS[p.dataset]
-    own = train.x[np.concatenate(split.train)] / np.float32(255)
-    net = shifted(client_net(p), float(own.mean()), float(own.std()))  # agreed on once
+    net = shifted(client_net(p), *shift_of(train, split))
     right = accuracy(net.predict)
     on_query = lambda mine, support, query: right(mine, query)
     some = lambda part, rows: from_rows(part.x, np.asarray(part.y, np.int32), rows)
@@ -210,5 +214,5 @@ def _clients(p: Clients, shots: int) -> Built:
         higher=True,
         at_once=max(1, 2**24 // (max(sizes) * pixels)),
         strangers=some(test, split.unseen) if split.unseen else None,
-        own=lambda: Own(tested, "test_accuracy", on_query, None),
+        own=lambda: Own(tested, on_query, None),
     )

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config, changed, kind_of
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import Lock, versions
-from moml.run.job import Job, plan_of, single, sizes_of
-from moml.run.metrics import COST, read, tensorboard_x
+from moml.run.job import Job, Plan, plan_of, single, sizes_of
+from moml.run.metrics import COST, START, read, tensorboard_x
 from moml.run.session import go_on, strong
 from moml.run.toml import dump, parse
 from moml.run.toml import load as read_config
 from moml.run.train import Learner, hyper_of, init_key
+from moml.types import Params
 
 log = logging.getLogger("moml")
 Record = dict[str, Any]
@@ -121,17 +123,52 @@ def _field(config: Config, name: str) -> Any:
 
 
 def train(
-    config: Config, folder: Path, *, progress: bool = False, board: bool = False
+    config: Config,
+    folder: Path,
+    *,
+    source: Path | None = None,
+    progress: bool = False,
+    board: bool = False,
 ) -> tuple[Config, Job]:
-    """Begin a run in a folder, and do it to the end; the configuration as it was resolved."""
+    """Begin a run in a folder, and do it to the end; the configuration as it was resolved.
+
+    With a `source`, another run, it starts from w there.
+    """
     if board:
         tensorboard_x()  # missed before anything is begun
     config = resolved(config)
+    plan = plan_of(config)
+    start = None if source is None else _start(source, plan)
     with Lock(writable_folder(folder)):
-        job = single(config)
-        begin(folder, config, {})
+        job = single(config, plan, start)
+        begin(folder, config, {} if source is None else {"from": str(source)})
+        if source is not None:
+            _save_first(folder, config, job)
         go_on(folder, config, job, progress=progress, board=board)
     return config, job
+
+
+def _start(source: Path, plan: Plan) -> Params:
+    """The parameters w of another run, if the network is the same."""
+    params = load(source).params
+    told = lambda tree: [
+        f"{jax.tree_util.keystr(at, simple=True, separator='/')} {list(leaf.shape)}"
+        for at, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
+    for was, wanted in zip_longest(told(params), told(plan.built.init(init_key(0)))):
+        if was != wanted:
+            raise ConfigError(
+                f"{source} has another network: {was or 'nothing'}, and here it is "
+                f"{wanted or 'nothing'}"
+            )
+    return params
+
+
+def _save_first(folder: Path, config: Config, job: Job) -> None:
+    """A checkpoint of step 0, so that the run needs the other one no more."""
+    info = {"metrics": START._asdict(), "config": dump(config), "versions": versions()}
+    with Checkpoints(folder / "checkpoints", config.keep) as kept:
+        kept.save(0, job.first(), info)
 
 
 def resume(
@@ -140,10 +177,25 @@ def resume(
     """Go on with a run from its last good checkpoint."""
     _, config = record_of(folder)
     with Lock(folder):
-        _, config, note = unchanged(folder, allow)
+        record, config, note = unchanged(folder, allow)
+        warn_of_forgotten(record)
+        if "from" in record and not Checkpoints(folder / "checkpoints").steps():
+            raise CheckpointError(
+                f"{folder} was stopped before it began: remove it, and begin it again from "
+                f"{record['from']}"
+            )
         job = single(config)
         go_on(folder, config, job, progress=progress, board=board, ready=note)
     return config, job
+
+
+def warn_of_forgotten(record: Record) -> None:
+    """Say that tasks whose memory was removed are still in the data."""
+    if numbers := record.get("forgotten"):
+        which = ", ".join(map(str, numbers))
+        log.warning(
+            "forgotten, but still in the data: task %s; further steps learn it again", which
+        )
 
 
 def load(folder: Path | str, *, best: bool = False) -> Learner:

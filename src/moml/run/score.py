@@ -57,10 +57,8 @@ def score(
             mean, setting = float(groups[0].after.mean()), {}
         else:
             groups, mean = [], float(jax.jit(plan.score)(learner.meta, learner.hyper))
-            own = isinstance(other.problem, Table)
-            setting = {"tasks": other.problem.n if own else other.test_tasks} | (
-                {"alone": True} if alone else {}
-            )
+            count = other.problem.n if isinstance(other.problem, Table) else other.test_tasks
+            setting = {"tasks": count} | ({"alone": True} if alone else {})
         row = row_of(other, job, [mean], setting, time.monotonic() - began)
         row |= {"samples": learner.samples}
         rows += rows_of(row, groups) if groups else [row]

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +54,13 @@ class Sweep:
         return jax.jit(jax.vmap(function))(self.meta, self.hyper)
 
 
+class Programs(NamedTuple):
+    """The two programs of a sweep, over its members."""
+
+    first: Callable[[Any, Any, Hyper], Any]  # seeds, keys, hyper -> states
+    stretch: Callable[..., Any]  # states, keys, first step, hyper, length -> states, info
+
+
 def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[dict[str, Any]]:
     """All combinations of the grid's values, each with every seed.
 
@@ -82,6 +89,8 @@ def sweep(
     schedule: Schedule = constant,
     chunk: int | None = None,
     on_chunk: Callable[[int, Meta, Hyper], None] | None = None,
+    programs: Programs | None = None,
+    models: Meta | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Sweep:
@@ -89,36 +98,43 @@ def sweep(
 
     A member with seed s is the run `fit(..., init(init_key(s)), seed=s)`. Members that diverge are
     marked, keep their last finite model and take no part in any mean; the others go on. With 0
-    iterations the members are the untrained networks, a control.
+    iterations the members are the untrained networks, a control. `models`, leaves [members, ...],
+    take the first networks' place; memories begin as they do for those. `programs`: those of a
+    sweep like this one that were compiled before.
     """
     check_count("iterations", iterations, least=0)
     for name_ in set(options) & set(Hyper._fields):
         raise ConfigError(f"{name_} goes into the grid: grid={{'{name_}': [{options[name_]}]}}")
     settings = grid_of(grid, seeds)
-    example = check_params(init(init_key(0)))
+    if programs is None:
+        example = check_params(init(init_key(0)))
+    else:
+        example = jax.eval_shape(init, init_key(0))
     chosen = compose(name, loss, tasks, options, iterations)
     check_loss(loss, example, tasks, chosen.options.k)
     pick = lambda row: {name: value for name, value in row.items() if name != "seed"}
     rows = [hyper_of(chosen, example, pick(row)) for row in settings]
     hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
     algorithm = chosen.algorithm
-    fits = simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
-    length = fits if chunk is None else check_count("chunk", chunk)
+    fits = lambda: simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
+    length = fits() if chunk is None else check_count("chunk", chunk)
     steps = math.ceil(iterations / algorithm.iterations)
-    program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
-
+    if programs is None:
+        run = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
+        programs = Programs(jax.jit(jax.vmap(first_state(chosen, init, tasks))), run)
     check_adapts(chosen, example, rows[0])
     numbers = jnp.asarray([row["seed"] for row in settings])
     keys = jax.vmap(run_key)(numbers)
-    first = lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)
-    begun = jax.jit(jax.vmap(first))(numbers, keys, hyper)
+    begun = programs.first(numbers, keys, hyper)
+    if models is not None:
+        begun = begun._replace(meta=jax.tree.map(jnp.array, models))  # copies: a state is consumed
     check_start(bool(_finite(begun.meta).all()), chosen)
     good = jax.tree.map(jnp.copy, begun.meta)
     lost_at = np.full(len(settings), -1)
     history: list[np.ndarray] = []
     done = 0
     with bar(f"{chosen.name} x {len(settings)}", steps, shown=progress) as advance:
-        for end, state, info in chunks(program, begun, keys, hyper, steps, length):
+        for end, state, info in chunks(programs.stretch, begun, keys, hyper, steps, length):
             losses = np.asarray(info.loss)
             good, lost_at = surviving(state.meta, losses, good, lost_at, done)
             alive = lost_at < 0
@@ -131,6 +147,13 @@ def sweep(
     drawn *= tasks.ways
     shown = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
     return Sweep(chosen, settings, hyper, good, lost_at, shown, drawn)
+
+
+def first_state(
+    chosen: Method, init: Callable[[Key], Params], tasks: Tasks
+) -> Callable[[Any, Key, Hyper], Any]:
+    """A member's state before its first step, of its seed, key and hyper-parameters."""
+    return lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)
 
 
 _finite = jax.jit(jax.vmap(all_finite))

@@ -22,7 +22,15 @@ from moml.run.folder import Lock
 from moml.run.job import Job, Plan, many, plan_of, sizes_of
 from moml.run.metrics import read
 from moml.run.room import Ahead, free_bytes
-from moml.run.runs import Record, begin, record_of, resolved, row_of, unchanged
+from moml.run.runs import (
+    Record,
+    begin,
+    record_of,
+    resolved,
+    row_of,
+    unchanged,
+    warn_of_forgotten,
+)
 from moml.run.session import go_on
 from moml.run.sweep import grid_of
 from moml.run.train import hyper_of, init_key, run_key, start
@@ -106,6 +114,7 @@ def resume_sweep(
     record_of(folder)
     with Lock(folder):
         record, config, note = unchanged(folder, allow)
+        warn_of_forgotten(record)
         settings = grid_of(record["grid"], record["seeds"])
         plan = plan_of(config)
         program, size = Ahead(simulate.compiled(plan.run, members=True)), record["members"]

@@ -1,7 +1,8 @@
 """`fit_groups`: the table recipe, from rows in groups to a model that knows each of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,16 +18,19 @@ from moml.errors import ConfigError, DataError, check_count
 from moml.models.table import Knots, knots
 from moml.models.user import Build
 from moml.run.progress import bar
-from moml.run.sweep import keep, sweep
-from moml.run.table_model import TableModel, as_input, as_target, padded
-from moml.tasks.groups import from_groups
-from moml.types import Batch, Hyper, Meta, Need, Tasks
+from moml.run.sweep import Programs, first_state, keep, sweep
+from moml.run.table_model import TableModel, as_input, as_target, padded, power
+from moml.runtime import simulate
+from moml.tasks.groups import Grouped, drawn_from, grouped
+from moml.types import Batch, Hyper, Key, Meta, Need, Params, Tasks
 
 ETAS = (0.003, 0.01)
 QUERIES = 16  # rows asked for in a visit
 VISIT = 32  # rows known in a visit, at most; where users bring more, a memory joins the visits
 DECAY = 0.01
 LOOKS = 20  # how often held-out tasks are looked at during training
+LARGE = 1 << 16  # rows; fewer are filled up to a power of two, so that tables share programs
+LEAST = 256  # of these
 
 
 class Held(NamedTuple):
@@ -34,6 +38,35 @@ class Held(NamedTuple):
 
     support: Batch
     query: Batch
+
+
+Tried = tuple[dict[str, Any], Meta, np.ndarray]  # a setting, its members, their mean answers
+
+
+class Given(NamedTuple):
+    """The table, as a program takes it: another one of such shapes needs no other program."""
+
+    knots: Knots
+    rows: Grouped
+    seed: Any
+
+
+class Problem(NamedTuple):
+    """What is trained on a table."""
+
+    made: Parts
+    tasks: Tasks
+    chosen: Method
+    betas: list[float]  # weights of its memory to try
+    init: Callable[[Key], Params]
+
+
+class Compiled(NamedTuple):
+    """Programs over members, each given the table."""
+
+    first: Any
+    stretch: Any
+    answers: Any  # to the held-out tasks' queries
 
 
 def fit_groups(
@@ -67,20 +100,22 @@ def fit_groups(
     check_count("members", members)
     check_count("seed", seed, least=0, below=2**32)
     groups = [np.asarray(rows, int) for rows in groups]
-    held = _choose(groups, seed) if held_out is None else tuple(int(i) for i in held_out)
+    held = choose(groups, seed) if held_out is None else tuple(int(i) for i in held_out)
     apart = set(held)
     seen = [rows for i, rows in enumerate(groups) if i not in apart]
     if not seen or not held:
         raise DataError(f"{len(groups)} tasks, {len(held)} of them held out: too few to learn from")
     at = knots(_some(x, np.concatenate(seen), seed))
-    test = _held(x, y, [groups[i] for i in held], shots, ordered, seed)
-    tasks = from_groups(x, y, seen, shots=min(shots, VISIT), ordered=ordered, weights=weights)
-    tried: list[tuple[dict[str, Any], Meta, np.ndarray]] = []
+    test = held_rows(x, y, [groups[i] for i in held], shots, ordered, seed)
+    given = as_given(at, x, y, seen, weights, seed)
+    tried: list[Tried] = []
     for kind in candidates(shape) if kinds is None else kinds:
         if kind not in KINDS:
             raise ConfigError(f"unknown kind {kind!r}; allowed: {', '.join(KINDS)}")
-        made = parts(kind, shape, at)
-        tried += _train(kind, made, shape, tasks, test, shots, members, iterations, seed, progress)
+        tried += train_kind(
+            kind, shape, given, test, shots, members=members, iterations=iterations,
+            progress=progress,
+        )  # fmt: skip
     return _averaged(shape, at, shots, held, tried, test)
 
 
@@ -99,7 +134,7 @@ def _checked(x: Any, y: Any, classes: int | None) -> tuple[np.ndarray, np.ndarra
     return x, as_target(Shape(x.shape[1], classes), y)
 
 
-def _choose(groups: Sequence[np.ndarray], seed: int) -> tuple[int, ...]:
+def choose(groups: Sequence[np.ndarray], seed: int) -> tuple[int, ...]:
     """A seventh of the tasks that have two rows and more, one at least, a thousand at most."""
     able = [i for i, rows in enumerate(groups) if len(rows) > 1]
     if len(groups) < 2 or not able:
@@ -116,7 +151,7 @@ def _some(x: np.ndarray, rows: np.ndarray, seed: int, most: int = 100_000) -> np
     return x[rows if len(rows) <= most else chance.choice(rows, most, replace=False)]
 
 
-def _held(
+def held_rows(
     x: np.ndarray, y: np.ndarray, groups: list[np.ndarray], shots: int, ordered: bool, seed: int
 ) -> Held:
     """Known are min(shots, half the rows), the first ones or any; asked for, up to 64 others."""
@@ -131,6 +166,22 @@ def _held(
     width = lambda groups: max(1, *(len(rows) for rows in groups)) if groups else 1
     make = lambda some: padded(x, y, some, width(some), len(some))
     return Held(make(known), make(asked))
+
+
+def as_given(at: Knots, x: Any, y: Any, groups: Sequence[Any], weights: Any, seed: int) -> Given:
+    """The rows of these groups, as programs take them."""
+    return Given(at, _filled(grouped(x, y, groups, weights)), np.uint32(seed))
+
+
+def _filled(rows: Grouped) -> Grouped:
+    """Rows up to a power of two that nobody owns, where there are few."""
+    if len(rows.x) >= LARGE:
+        return rows
+    size = lambda n: max(LEAST, power(n))
+    space = lambda a: [(0, size(len(a)) - len(a)), *[(0, 0)] * (a.ndim - 1)]
+    more = lambda a: jnp.asarray(np.pad(a, space(a)))
+    x, y, weights, order, *rest = rows
+    return Grouped(more(x), more(y), more(weights), more(order), *rest)
 
 
 def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Method, list[float]]:
@@ -152,40 +203,88 @@ def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Me
     return chosen._replace(algorithm=chosen.algorithm._replace(needs=need)), betas
 
 
-def _train(
+def _problem(kind: str, shape: Shape, shots: int, steps: int, given: Given) -> Problem:
+    made = parts(kind, shape, given.knots)
+    tasks = drawn_from(given.rows, shots=min(shots, VISIT), ordered=shape.ordered)
+    init = lambda key: made.init(jax.random.fold_in(key, given.seed))
+    return Problem(made, tasks, *_compose(made, tasks, shots, steps), init)
+
+
+@lru_cache(maxsize=64)
+def _compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
+    of = partial(_problem, kind, shape, shots, steps)
+
+    def first(given: Given, seed: Any, key: Key, hyper: Hyper) -> Any:
+        some = of(given)
+        return first_state(some.chosen, some.init, some.tasks)(seed, key, hyper)
+
+    def run(state: Any, given: Given, key: Key, begin: Any, hyper: Hyper, length: int) -> Any:
+        some = of(given)
+        go = simulate.stretch(some.chosen.algorithm, some.tasks, cosine(steps))
+        return go(state, key, begin, hyper, length)
+
+    def answers(meta: Meta, given: Given, test: Held) -> Any:
+        made = of(given).made
+
+        def one(support: Batch, x: Any) -> Any:
+            mine = made.adapt.merge(meta, made.adapt.apply(meta, support, Hyper(eta=0.0)))
+            return made.answer(mine, x)
+
+        return jax.vmap(one)(test.support, test.query.x)
+
+    return Compiled(
+        jax.jit(jax.vmap(first, (None, 0, 0, 0))),
+        jax.jit(jax.vmap(run, (0, None, 0, None, 0, None)), static_argnums=5, donate_argnums=0),
+        jax.jit(jax.vmap(answers, (0, None, None))),
+    )
+
+
+def train_kind(
     kind: str,
-    made: Parts,
     shape: Shape,
-    tasks: Tasks,
+    given: Given,
     test: Held,
     shots: int,
+    *,
     members: int,
     iterations: int | None,
-    seed: int,
     progress: bool,
-) -> list[tuple[dict[str, Any], Meta, np.ndarray]]:
-    """Members of one kind side by side; of each the model that did best on held-out tasks."""
-    steps = max(2000, math.ceil((tasks.n or 1) / 10)) if iterations is None else iterations
-    chosen, betas = _compose(made, tasks, shots, steps)
-    answers = _answers(made)
-    settings = [{"eta": eta, "beta": beta} for eta in ETAS for beta in betas]
+    models: Meta | None = None,
+) -> list[Tried]:
+    """Members of one kind side by side; of each the model that did best on held-out tasks.
+
+    They go on from `models`, if there are any, with the smallest learning rate and no memory.
+    """
+    n = len(given.rows.size)
+    steps = max(2000, math.ceil(n / 10)) if iterations is None else iterations
+    some, done = _problem(kind, shape, shots, steps, given), _compiled(kind, shape, shots, steps)
+    programs = Programs(
+        partial(done.first, given),
+        lambda state, *rest: done.stretch(state, given, *rest),
+    )
+    etas, betas = (ETAS, some.betas) if models is None else (ETAS[:1], some.betas[:1])
+    settings = [{"eta": eta, "beta": beta} for eta in etas for beta in betas]
     best: list[Any] = [None, np.full(len(settings) * members, math.inf)]
 
     with bar(f"{kind} x {len(best[1])}", steps, shown=progress) as advance:
 
-        def look(done: int, meta: Meta, hyper: Hyper) -> None:
-            now = task_losses(shape, np.asarray(answers(meta, test)), test.query).sum(axis=-1)
+        def look(at: int, meta: Meta, hyper: Hyper | None = None) -> None:
+            answers = np.asarray(done.answers(meta, given, test))
+            now = task_losses(shape, answers, test.query).sum(axis=-1)
             better = now < best[1]  # false where it is not a number
             best[0] = meta if best[0] is None else keep(jnp.asarray(better), meta, best[0])
             best[1] = np.where(better, now, best[1])
-            advance(done, float(best[1].mean() / np.sum(test.query.mask)))
+            advance(at, float(best[1].mean() / np.sum(test.query.mask)))
 
+        if models is not None:
+            look(0, models)
         sweep(
-            chosen, made.loss, lambda key: made.init(jax.random.fold_in(key, seed)), tasks,
-            seeds=members, grid={"eta": ETAS, "beta": betas, "alpha": [0.1]},
-            iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS), on_chunk=look,
+            some.chosen, some.made.loss, some.init, some.tasks,
+            seeds=members, grid={"eta": etas, "beta": betas, "alpha": [0.1]}, models=models,
+            iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS),
+            on_chunk=look, programs=programs,
         )  # fmt: skip
-    each = np.asarray(answers(best[0], test))
+    each = np.asarray(done.answers(best[0], given, test))
     rows = []
     for i, setting in enumerate(settings):
         own = slice(i * members, (i + 1) * members)
@@ -194,25 +293,12 @@ def _train(
     return rows
 
 
-def _answers(made: Parts) -> Any:
-    """Every member's answers to the held-out tasks' queries."""
-
-    def run(meta: Meta, test: Held) -> Any:
-        def one(support: Batch, x: Any) -> Any:
-            mine = made.adapt.merge(meta, made.adapt.apply(meta, support, Hyper(eta=0.0)))
-            return made.answer(mine, x)
-
-        return jax.vmap(one)(test.support, test.query.x)
-
-    return jax.jit(jax.vmap(run, (0, None)))
-
-
 def _averaged(
     shape: Shape,
     at: Knots,
     shots: int,
     held: tuple[int, ...],
-    tried: list[tuple[dict[str, Any], Meta, np.ndarray]],
+    tried: list[Tried],
     test: Held,
 ) -> TableModel:
     """All that the held-out tasks cannot tell from the best of them; the fewer they are, the more.

@@ -1,7 +1,7 @@
 """Predictions by a trained table, and personal models of further tasks."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,16 +17,17 @@ from moml.run.table_model import Own
 from moml.run.table_score import unadapted
 from moml.run.table_source import Rows, Source, check_output, read, rows_of
 from moml.run.table_store import (
+    BLOCK,
     TableRun,
     building,
     free_place,
+    joined,
+    kept,
     load_table_run,
     write_each_task,
     write_model,
 )
 from moml.run.table_update import extended
-
-BLOCK = 4096  # tasks whose personal parameters are in memory at a time
 
 
 class Predicted(NamedTuple):
@@ -64,7 +65,7 @@ def predict_table(
         tasks = f"{len(np.unique(lacking)):,} of {len(groups.ids):,} tasks"
         rows = f"{len(lacking):,} of {len(x):,} rows"
         remarks.append(f"nothing is known of {tasks} ({rows}): predicted unadapted")
-    new = _labelled(columns, given)
+    new = labelled(columns, given)
     if interval is not None:
         new["lower"], new["upper"] = around(new["prediction"], known, run.residuals, interval)
     return Predicted(new, remarks)
@@ -93,21 +94,23 @@ def new_columns(run: TableRun, interval: float | None) -> list[str]:
 
 
 def adapt_table(
-    run: TableRun, data: Source, out: str | os.PathLike[str], progress: bool = False
+    run: TableRun, data: Source, out: str | os.PathLike[str] | None = None, progress: bool = False
 ) -> TableRun:
-    """Personal models of a table's tasks in a folder of their own, one file each."""
-    out = free_place(out)
+    """Personal models of a table's tasks in a folder of their own, one file each; or in memory."""
+    out = None if out is None else free_place(out)
     later = rows_of(run, data)
     groups = later.groups
     before = [
         run.known.rows[run.known.place[id_]] if id_ in run.known.place else 0 for id_ in groups.ids
     ]
+    rows = (np.array(before, int) + groups.sizes).tolist()
+    blocks = (own for own, _ in adapted(run, groups.ids, later, progress))
+    if out is None:
+        return run._replace(folder=None, known=kept(groups.ids, rows, joined(blocks)))
     with building(out) as folder:
         write_model(
             folder, run.about, run.columns, run.models, run.rivals, run.residuals, run.evaluation
         )
-        rows = (np.array(before, int) + groups.sizes).tolist()
-        blocks = (own for own, _ in _adapted(run, groups, later, progress))
         write_each_task(folder, groups.ids, rows, blocks)
     return load_table_run(out, run.about["model"])
 
@@ -122,16 +125,16 @@ def _check_interval(run: TableRun, interval: float) -> None:
     bounds(run.residuals, interval)
 
 
-def _adapted(
-    run: TableRun, groups: Groups, later: Rows | None, progress: bool
+def adapted(
+    run: TableRun, tasks: Sequence[str], later: Rows | None, progress: bool
 ) -> Iterator[tuple[Own, np.ndarray]]:
     """What is personal to the tasks, after the later rows that there are, and by how many rows."""
     model, known = run.model, run.known
     nothing = model.personal(np.zeros((0, model.shape.features)), np.zeros(0), [np.arange(0)])
     further = {} if later is None else {id_: i for i, id_ in enumerate(later.groups.ids)}
-    with bar("tasks", len(groups.ids), shown=progress) as advance:
-        for first in range(0, len(groups.ids), BLOCK):
-            ids = groups.ids[first : first + BLOCK]
+    with bar("tasks", len(tasks), shown=progress) as advance:
+        for first in range(0, len(tasks), BLOCK):
+            ids = tasks[first : first + BLOCK]
             rows = np.zeros(len(ids), int)
             own = jax.tree.map(lambda leaf, n=rows.size: np.repeat(leaf, n, axis=0), nothing)
             place = np.array([known.place.get(id_, -1) for id_ in ids])
@@ -165,7 +168,7 @@ def _answers(
     given = np.empty((len(x), *([] if out is None else [out])))
     known = np.empty(len(x), int)
     first = 0
-    for own, rows in _adapted(run, groups, later, progress):
+    for own, rows in adapted(run, groups.ids, later, progress):
         tasks = slice(first, first + len(rows))
         mine = groups.order[groups.start[first] : groups.start[first + len(rows)]]
         which = np.repeat(np.arange(len(rows)), groups.sizes[tasks])
@@ -177,7 +180,7 @@ def _answers(
     return given, known
 
 
-def _labelled(columns: Columns, given: np.ndarray) -> dict[str, np.ndarray]:
+def labelled(columns: Columns, given: np.ndarray) -> dict[str, np.ndarray]:
     """Predictions in the target's own unit, or its classes with their probabilities."""
     target = columns.target
     if not target.classes:

@@ -15,6 +15,7 @@ from moml.run.table_rivals import Rivals, learn_rivals
 STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)
 MOST = 2000  # tasks that are scored
 LEARN = 500  # that rivals learn from
+SPREAD = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles of the tasks' own scores
 COLD = 20  # rows of a task that decide who answers where nothing is known
 RESIDUALS = 20_000  # kept for each number of known rows
 
@@ -157,7 +158,7 @@ def _errors(target: Target, given: np.ndarray, y: np.ndarray) -> dict[str, np.nd
 
 
 def _mean(metric: str, errors: np.ndarray, weigh: np.ndarray, which: np.ndarray) -> Score:
-    """The mean over all rows, and the spread of the tasks' own means."""
+    """The mean over all rows, and how the tasks' own means lie."""
     of_task = lambda values: np.bincount(which, values)
     total = of_task(weigh)
     some = total > 0
@@ -167,6 +168,7 @@ def _mean(metric: str, errors: np.ndarray, weigh: np.ndarray, which: np.ndarray)
     return {
         "mean": float(root(mean)),
         "std": float(root(own).std()),
+        "quantiles": [float(value) for value in np.quantile(root(own), SPREAD)],
         "tasks": int(some.sum()),
         "rows": len(errors),
     }

@@ -1,19 +1,20 @@
 """Rows that come to a trained table: read by its columns, encoded as they were in training."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from moml.data.groups import Groups, group, weights
-from moml.data.table import Table, as_table, read_table
+from moml.data.table import Frame, Table, as_table, read_table
 from moml.data.table_files import files_of, format_of, schema_of, told
 from moml.errors import ConfigError, DataError
 from moml.run.table_store import TableRun
 
-Source = str | os.PathLike[str] | Table | Mapping[str, Any]  # a file, a folder, columns in memory
+# a file, a folder, columns in memory
+Source = str | os.PathLike[str] | Table | Mapping[str, Any] | Frame
 
 
 class Rows(NamedTuple):
@@ -29,13 +30,22 @@ def read(data: Source, columns: Sequence[str] | None, text: Sequence[str]) -> Ta
     """A table from wherever it is."""
     if isinstance(data, Table):
         return data
-    if isinstance(data, Mapping):
+    if isinstance(data, Mapping | Frame):
         return as_table(data, text)
     return read_table(data, columns=columns, text=text)
 
 
-def rows_of(run: TableRun, data: Source, *, weighted: bool = False) -> Rows:
-    """The rows of a table that has the target, and the order and weight where the run has them."""
+def rows_of(
+    run: TableRun,
+    data: Source,
+    *,
+    weighted: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> Rows:
+    """The rows of a table that has the target, and the order and weight where the run has them.
+
+    `say` is given lines on what this table has that training had not.
+    """
     about, columns = run.about, run.columns
     weight = about["weight"] if weighted else None
     named = [about["task"], about["target"], about["order"], weight]
@@ -43,6 +53,8 @@ def rows_of(run: TableRun, data: Source, *, weighted: bool = False) -> Rows:
     table = read(data, wanted, [about["task"], *columns.text])
     groups = group(table, about["task"], about["order"])
     weigh = None if weight is None else weights(table, weight)
+    for line in columns.remarks(table) if say else ():
+        say(line)  # type: ignore[misc]
     return Rows(groups, columns.encode(table), columns.target(table), weigh)
 
 

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from moml.algorithms.table import Shape, parts
 from moml.data.columns import Columns
-from moml.errors import CheckpointError, ConfigError
+from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.models.table import Knots
 from moml.models.user import Build
 from moml.run.arrays import filled, named_leaves, read_arrays, write_arrays, writing
@@ -34,6 +35,7 @@ from moml.run.table_rivals import Rivals
 from moml.types import Hyper
 
 FORMAT = 1
+BLOCK = 4096  # tasks whose personal parameters are in memory at a time
 
 
 class Known(NamedTuple):
@@ -47,7 +49,7 @@ class Known(NamedTuple):
 class TableRun(NamedTuple):
     """A trained table, or personal models made from one."""
 
-    folder: Path
+    folder: Path | None  # None: in memory alone
     about: dict[str, Any]  # table.json
     columns: Columns
     models: dict[str, TableModel]  # the personal one, and the pooled
@@ -60,6 +62,45 @@ class TableRun(NamedTuple):
     def model(self) -> TableModel:
         """The one that adapts."""
         return self.models["personal"]
+
+
+def kept(ids: Sequence[str], rows: Any, own: Own) -> Known:
+    """Tasks by what is personal to all of them, in memory or mapped from a file."""
+    place = {id_: i for i, id_ in enumerate(ids)}
+    return Known(place, np.asarray(rows, int), partial(_some, own))
+
+
+def joined(blocks: Iterator[Own]) -> Own:
+    """What is personal to all tasks, from some of them at a time."""
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+
+
+def together(old: Known, new: Known) -> Known:
+    """The tasks of both; those that are in both as they are in the new one."""
+    stay = [id_ for id_ in old.place if id_ not in new.place]
+    each = [(old, stay), (new, list(new.place))]
+    some = [(of, ids, np.array([of.place[id_] for id_ in ids])) for of, ids in each if ids]
+    return kept(
+        [id_ for _, ids, _ in some for id_ in ids],
+        np.concatenate([of.rows[at] for of, _, at in some]),
+        joined(of.take(at) for of, _, at in some),
+    )
+
+
+def _some(own: Own, which: np.ndarray) -> Own:
+    return jax.tree.map(lambda leaf: leaf[which], own)
+
+
+def save_table_run(run: TableRun, out: str | os.PathLike[str]) -> None:
+    """A run that is in memory, in a folder of its own, as the commands leave and take it."""
+    known, ids = run.known, sorted(run.known.place, key=run.known.place.__getitem__)
+    every = np.arange(len(ids))
+    with building(free_place(out)) as folder:
+        write_model(
+            folder, run.about, run.columns, run.models, run.rivals, run.residuals, run.evaluation
+        )
+        blocks = (known.take(every[i : i + BLOCK]) for i in range(0, len(ids), BLOCK))
+        write_tasks(folder, ids, known.rows.tolist(), blocks)
 
 
 def free_place(out: str | os.PathLike[str]) -> Path:
@@ -158,6 +199,33 @@ def _tree(own: Own) -> dict[str, Any]:
     return {"summary": own.summary, "own": own.own}
 
 
+def about_of(folder: Path) -> dict[str, Any]:
+    """The table.json of a run, whose every byte is checked."""
+    if not (folder / "table.json").is_file():
+        raise ConfigError(f"{folder} is not the run of a table: it has no table.json")
+    wrong = flaw(folder)
+    if wrong:
+        raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
+    about = _json(folder / "table.json")
+    with sound(folder):
+        if about["format"] != FORMAT:
+            made = f"format {about['format']!r} (moml {about['versions']['moml']})"
+            raise CheckpointError(f"{folder} is of {made}; this version of moml reads {FORMAT}")
+        return _typed(about)
+
+
+@contextmanager
+def sound(folder: Path) -> Iterator[None]:
+    """Whatever is wrong with what is read here is the folder's: it is refused in a line."""
+    try:
+        yield
+    except MomlError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise CheckpointError(f"{folder} is not as moml writes it: {reason}") from error
+
+
 def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> TableRun:
     """A trained table, or the personal models that `moml adapt` wrote; every byte is checked.
 
@@ -165,39 +233,44 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
     because a file says so.
     """
     folder = Path(folder)
-    if not (folder / "table.json").is_file():
-        raise ConfigError(f"{folder} is not the run of a table: it has no table.json")
-    wrong = flaw(folder)
-    if wrong:
-        raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
-    about = _json(folder / "table.json")
-    if about.get("format") != FORMAT:
-        made = f"format {about.get('format')!r} (moml {about.get('versions', {}).get('moml')})"
-        raise CheckpointError(f"{folder} is of {made}; this version of moml reads {FORMAT}")
+    about = about_of(folder)
     if (about["model"] is None) != (model is None):
         told = "our own network: leave the model out"
         told = told if about["model"] is None else f"the network {about['model']}: give --model"
         raise ConfigError(f"{folder} has {told}")
-    arrays = read_arrays(folder / "model.safetensors")
     build = None if model is None else load_build(model)
-    models = {name: _model(name, about[name], arrays, build) for name in ("personal", "pooled")}
-    residuals = read_arrays(folder / "residuals.safetensors")
-    return TableRun(
-        folder,
-        about,
-        Columns.from_json(about["columns"]),
-        models,
-        Rivals(**about["rivals"]),
-        _known(folder, models["personal"]),
-        {int(k): np.asarray(r) for k, r in residuals.items()},
-        _json(folder / "evaluation.json"),
-    )
+    with sound(folder):
+        arrays = read_arrays(folder / "model.safetensors")
+        models = {name: _model(name, about[name], arrays, build) for name in ("personal", "pooled")}
+        residuals = read_arrays(folder / "residuals.safetensors")
+        return TableRun(
+            folder,
+            about,
+            Columns.from_json(about["columns"]),
+            models,
+            Rivals(**about["rivals"]),
+            _known(folder, models["personal"]),
+            {int(k): np.asarray(r) for k, r in residuals.items()},
+            _json(folder / "evaluation.json"),
+        )
+
+
+def _typed(about: dict[str, Any]) -> dict[str, Any]:
+    """The same, if its settings are of their types."""
+    words, maybe = ("task", "target", "cold"), ("order", "weight", "model")
+    good = all(isinstance(about[name], str) for name in words)
+    good &= all(about[name] is None or isinstance(about[name], str) for name in maybe)
+    good &= all(isinstance(id_, str) for name in ("trained", "held_out") for id_ in about[name])
+    good &= all(type(about[name]) is int for name in ("shots", "seed"))
+    if not good or about["cold"] not in ("personal", "pooled"):
+        raise ValueError("table.json has settings of other types")
+    return about
 
 
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
@@ -212,8 +285,19 @@ def _model(
         made = parts(kind, shape, knots)
         first = lambda key, made=made: made.adapt.init(made.init(key), Hyper(eta=0.0, alpha=0.1))
         like = jax.eval_shape(first, jax.random.key(0))
-        metas[kind] = filled(like, arrays, f"{name}/members/{kind}")
+        metas[kind] = _fitting(filled(like, arrays, f"{name}/members/{kind}"), like, 1)
     return TableModel(shape, knots, metas, told["shots"], (), tuple(told["scores"]))
+
+
+def _fitting(tree: Any, like: Any, leading: int) -> Any:
+    """The same arrays, if they have the shapes of `like` after their leading axes."""
+
+    def check(leaf: np.ndarray, wanted: Any) -> np.ndarray:
+        if isinstance(wanted, jax.ShapeDtypeStruct) and leaf.shape[leading:] != wanted.shape:
+            raise ValueError(f"an array of shape {leaf.shape} where {wanted.shape} is expected")
+        return leaf
+
+    return jax.tree.map(check, tree, like)
 
 
 def _known(folder: Path, model: TableModel) -> Known:
@@ -227,13 +311,15 @@ def _known(folder: Path, model: TableModel) -> Known:
         files = [folder / "tasks" / Path(told["file"]).name for told in index.values()]
 
         def read(which: np.ndarray) -> Own:
-            load = lambda file: jax.tree.map(np.array, filled(like, read_arrays(file)))
-            found = [load(files[i]) for i in which]
-            return Own(**jax.tree.map(lambda *leaves: np.stack(leaves), *found))
+            load = lambda file: _fitting(filled(like, read_arrays(file)), like, 1)
+            with sound(folder):
+                found = [load(files[i]) for i in which]
+                return Own(**jax.tree.map(lambda *leaves: np.stack(leaves), *found))
 
         rows = np.array([told["rows"] for told in index.values()], int)
         return Known({id_: i for i, id_ in enumerate(index)}, rows, read)
     told = _json(folder / "tasks.json")
-    own = Own(**filled(like, read_arrays(folder / "personal.safetensors")))
-    take = lambda which: jax.tree.map(lambda leaf: leaf[which], own)
-    return Known({id_: i for i, id_ in enumerate(told["ids"])}, np.array(told["rows"]), take)
+    found = _fitting(filled(like, read_arrays(folder / "personal.safetensors")), like, 2)
+    if not {len(told["ids"]), len(told["rows"])} == {len(leaf) for leaf in jax.tree.leaves(found)}:
+        raise ValueError("tasks.json has other tasks than personal.safetensors")
+    return kept(told["ids"], told["rows"], Own(**found))

@@ -16,13 +16,15 @@ from moml.run.build import load_build
 from moml.run.progress import bar
 from moml.run.table_fit import fit_groups
 from moml.run.table_model import Own, TableModel
-from moml.run.table_predict import BLOCK
 from moml.run.table_score import cold_start, rivals_of, score_tasks
 from moml.run.table_source import Source, read
 from moml.run.table_store import (
+    BLOCK,
     TableRun,
     building,
     free_place,
+    joined,
+    kept,
     load_table_run,
     write_model,
     write_tasks,
@@ -35,7 +37,7 @@ MISSING = ("impute", "refuse")
 
 def train_table(
     data: Source,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
     task: str,
     target: str,
@@ -49,6 +51,7 @@ def train_table(
     hold_out: float = 0.2,
     members: int = 3,
     iterations: int | None = None,
+    kinds: Sequence[str] | None = None,
     seed: int = 0,
     refit: bool = True,
     model: str | None = None,
@@ -57,19 +60,22 @@ def train_table(
 ) -> TableRun:
     """Learn from a table's tasks, score on held-out ones, and leave a run in the folder `out`.
 
+    Without `out` the run is in memory alone, and `save_table_run` writes it when asked to.
+
     `task` is the column that says whose row it is, `order` one by which a task's earlier rows are
     known before its later ones. A new task will bring `shots` rows. With `refit` the model that is
     kept is trained once more, on all tasks, where there are few; the scores are those of the first
-    one. `model`, module:function, is a network of your own. `say` is given lines that tell what was
-    understood of the table.
+    one. `kinds` are the kinds of members to try, by default all that suit the target. `model`,
+    module:function, is a network of your own. `say` is given lines that tell what was understood
+    of the table.
     """
-    out = free_place(out)
+    out = None if out is None else free_place(out)
     check_count("members", members)
     check_count("seed", seed, least=0)
     for name, count in (("shots", shots), ("iterations", iterations)):
         if count is not None:
             check_count(name, count)
-    _check_names(task, target, order, weight, missing)
+    _check_names(task, target, order, weight)
     build = None if model is None else load_build(model)
     apart = [name for name in (task, target, order, weight) if name]
     table = read(data, None if inputs is None else list(dict.fromkeys([*apart, *inputs])), [task])
@@ -85,8 +91,7 @@ def train_table(
         rows=groups.among(parts.train),
         classification=classification,
     )
-    if missing == "refuse":
-        _refuse(table, columns)
+    check_missing(table, columns, missing)
     if shots is None:
         shots = max(1, min(SHOTS, int(np.median(groups.sizes)) // 2))
     x, y = columns.encode(table), columns.target(table)
@@ -111,7 +116,7 @@ def train_table(
             kinds=kinds, build=build, seed=seed, progress=progress,
         )  # fmt: skip
 
-    personal, pooled = fit(seen, None, build), fit(seen, ["pooled"])
+    personal, pooled = fit(seen, kinds, build), fit(seen, ["pooled"])
     models = {"personal": personal, "pooled": pooled}
     cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
     rivals = rivals_of(personal, x, y, seen, seed)
@@ -122,15 +127,23 @@ def train_table(
     trained = list(parts.train)
     if refit and len(every) <= FEW:
         say(f"training again, on all {len(every):,} tasks")
-        models["personal"], trained = fit(every, None, build), list(range(len(every)))
+        models["personal"], trained = fit(every, kinds, build), list(range(len(every)))
     about = {
         "task": task, "target": target, "order": order, "weight": weight, "shots": shots,
         "seed": seed, "held_out": [groups.ids[i] for i in parts.held],
         "trained": [groups.ids[i] for i in trained], "model": model, "cold": cold,
+        "settings": {
+            "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
+            "missing": missing, "classification": classification,
+            "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
+        },
     }  # fmt: skip
+    blocks = _personal(models["personal"], x, y, every, progress)
+    if out is None:
+        known = kept(groups.ids, groups.sizes, joined(blocks))
+        return TableRun(None, about, columns, models, rivals, known, scored.residuals, scored.rows)
     with building(out) as folder:
         write_model(folder, about, columns, models, rivals, scored.residuals, scored.rows)
-        blocks = _personal(models["personal"], x, y, every, progress)
         write_tasks(folder, groups.ids, groups.sizes.tolist(), blocks)
     return load_table_run(out, model)
 
@@ -145,19 +158,17 @@ def _personal(
             advance(min(first + BLOCK, len(groups)))
 
 
-def _check_names(
-    task: str, target: str, order: str | None, weight: str | None, missing: str
-) -> None:
+def _check_names(task: str, target: str, order: str | None, weight: str | None) -> None:
     for names in ((task, target), (task, weight), (target, weight), (target, order), (task, order)):
         if names[0] == names[1]:
             raise ConfigError(f"column {names[0]} cannot be two of task, target, order and weight")
+
+
+def check_missing(table: Table, columns: Columns, missing: str) -> None:
+    """Where missing inputs are refused, name the first of them, if there is one."""
     if missing not in MISSING:
         raise ConfigError(f"missing must be one of {', '.join(MISSING)}; given {missing!r}")
-
-
-def _refuse(table: Table, columns: Columns) -> None:
-    """Name the first missing value of the inputs, if there is one."""
-    for name in columns.names:
+    for name in columns.names if missing == "refuse" else ():
         lacking = table.column(name).missing
         if lacking.any():
             more = int(lacking.sum()) - 1

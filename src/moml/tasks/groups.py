@@ -1,7 +1,7 @@
 """A table's tasks: groups of rows of any size, some of each known and the others asked for."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,17 @@ def below(bits: UInt[Array, ""], n: Int[Array, ""]) -> Int[Array, ""]:
     return (bits % n.astype(jnp.uint32)).astype(jnp.int32)
 
 
+class Grouped(NamedTuple):
+    """Rows, and which of them are whose: group i owns order[start[i] : start[i] + size[i]]."""
+
+    x: Any
+    y: Any
+    weights: Any
+    order: Int[Array, " owned"]
+    start: Int[Array, " groups"]
+    size: Int[Array, " groups"]
+
+
 def from_groups(
     x: Any, y: Any, groups: Sequence[Any], *, shots: int, ordered: bool = False, weights: Any = None
 ) -> Tasks:
@@ -51,7 +62,13 @@ def from_groups(
     >>> sorted(tasks.fetch(jnp.array([1]), drawn).y[drawn >= 0].tolist())
     [1.0, 3.0]
     """
-    check_count("shots", shots)
+    rows = grouped(x, y, groups, weights)
+    tasks = drawn_from(rows, shots=shots, ordered=ordered)
+    return tasks._replace(least=int(np.min(rows.size)))
+
+
+def grouped(x: Any, y: Any, groups: Sequence[Any], weights: Any = None) -> Grouped:
+    """The rows of the groups, checked."""
     x, y = jnp.asarray(x), jnp.asarray(y)
     if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or not len(x):
         raise DataError(f"x has shape {x.shape}, y {y.shape}: both must start with the same [rows]")
@@ -61,7 +78,14 @@ def from_groups(
     weigh = jnp.ones(len(x), x.dtype) if weights is None else jnp.asarray(weights, x.dtype)
     sizes = np.array([len(mine) for mine in owned])
     start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
-    count, order = jnp.asarray(sizes, jnp.int32), jnp.asarray(np.concatenate(owned), jnp.int32)
+    order = jnp.asarray(np.concatenate(owned), jnp.int32)
+    return Grouped(x, y, weigh, order, start, jnp.asarray(sizes, jnp.int32))
+
+
+def drawn_from(rows: Grouped, *, shots: int, ordered: bool = False) -> Tasks:
+    """The groups as tasks; see `from_groups`. The rows may be traced."""
+    check_count("shots", shots)
+    x, y, weigh, order, start, count = rows
 
     def one(key: Key, n: Int[Array, ""], size: int) -> Int[Array, " size"]:
         bits = jax.random.bits(key, (3,), jnp.uint32)
@@ -84,4 +108,4 @@ def from_groups(
         at = order[first + jnp.maximum(samples, 0)]  # padding repeats the first row
         return Batch(x[at], y[at], jnp.where(samples >= 0, weigh[at], 0))
 
-    return Tasks(len(sizes), draw, fetch, None, int(sizes.min()), sizes=lambda ids: count[ids])
+    return Tasks(len(count), draw, fetch, sizes=lambda ids: count[ids])

@@ -47,9 +47,14 @@ def sine(
     return curves(wave, jnp.stack([amplitude, phase], axis=1), noise=noise)
 
 
-def unseen_sine(key: Key, n: int = 500, *, noise: float = 0.0) -> Tasks:
-    """n test tasks of the paper's kind: A ~ U(1, 5), phi ~ U(pi/5, pi)."""
+def unseen_waves(key: Key, n: int) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Amplitudes A ~ U(1, 5) and phases phi ~ U(pi/5, pi) of n waves of the paper's kind."""
     a_key, p_key = jax.random.split(key)
     amplitude = jax.random.uniform(a_key, (n,), minval=1.0, maxval=5.0)
     phase = jax.random.uniform(p_key, (n,), minval=jnp.pi / 5, maxval=jnp.pi)
-    return sine(amplitude, phase, noise=noise)
+    return amplitude, phase
+
+
+def unseen_sine(key: Key, n: int = 500, *, noise: float = 0.0) -> Tasks:
+    """n test tasks of the paper's kind: A ~ U(1, 5), phi ~ U(pi/5, pi)."""
+    return sine(*unseen_waves(key, n), noise=noise)

@@ -1,0 +1,271 @@
+import json
+import os
+import shutil
+import tomllib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import moml
+from moml.algorithms.diagnostics import samples_of, tracking_error
+from moml.errors import CheckpointError, DataError
+from moml.report.page import report
+from moml.report.page_runs import read_run
+from moml.report.page_settings import bare
+from moml.run import manifest, runs, sweeps, toml
+from moml.run.folder import Lock
+from moml.run.job import SCORED
+from moml.run.metrics import read
+from moml.run.score import score
+from tests.report.reading import Page
+from tests.run.small_mnist import command as program
+
+
+def sound(path):
+    """A page that is as it must be, whatever is on it."""
+    made = Page(path)
+    assert not made.flaws and len(made.all("h1")) == 1
+    for place, (name, _, _) in enumerate(made.tags):
+        if name == "figure":
+            under = [tag for tag, _, above in made.tags[place + 1 :] if "figure" in above]
+            assert under.index("svg") < under.index("figcaption") < under.index("table")
+    for svg in made.all("svg"):
+        assert svg.get("aria-hidden") == "true" or (svg["role"] == "img" and svg["aria-label"])
+    assert all(th["scope"] in ("col", "row") for th in made.all("th"))
+    places = {"points", "cx", "cy", "x", "y", "x1", "x2", "y1", "y2"}
+    drawn = [value for _, given, _ in made.tags for key, value in given.items() if key in places]
+    assert not any("nan" in value or "inf" in value for value in drawn)
+    return made
+
+
+def page(path, *folders, scores=False):
+    """The page of some runs."""
+    return sound(report(list(folders), path, scores=scores))
+
+
+def test_a_sine_run_with_all_that_is_computed_of_it(sine, looked, tmp_path, monkeypatch):
+    monkeypatch.setattr("moml.report.page.look", lambda run, done: looked)
+    made = page(tmp_path / "new" / "page.html", sine, scores=True)
+    rows = read(sine / "metrics.jsonl")
+    assert f"Its last score is {rows[-1]['score']:.4g}" in made.words
+    for title in ("Learning curves", "Scores by known samples", "Fitted functions", "Memory"):
+        assert title in made.said("h3")
+    for row in rows:
+        assert f"{row['samples']:,}" in made.said("td") and f"{row['loss']:.4g}" in made.said("td")
+    told = " ".join(made.said("td"))
+    assert all(f"{level.each.mean():.4g} ± " in told for level in looked.levels)
+    assert len([svg for svg in made.all("svg") if "role" in svg]) == 2 + 2 + 3 + 1
+    assert os.listdir(tmp_path / "new") == ["page.html"]
+
+
+def test_what_is_computed_is_what_the_library_says(sine, looked):
+    run, learner = read_run(sine, "it"), moml.load(sine)
+    assert looked.wrong is None and looked.alone is None and not looked.groups
+    assert [level.shots for level in looked.levels] == [0, 1, 2]
+    np.testing.assert_allclose(looked.levels[-1].each.mean(), run.score)
+    samples = samples_of(moml.sine(), jax.random.key(SCORED), 100)
+    error = jax.jit(tracking_error(learner.method.adaptation(1), learner.method.memory, samples))
+    mean = error(learner.state.memory, learner.meta, jnp.arange(25), learner.hyper)
+    np.testing.assert_allclose(looked.tracked.memory.mean(), float(mean))
+    assert looked.tracked.tasks == 25 and not looked.tracked.exact
+    predict = moml.mlp(1, 8, 1).predict
+    for fit, place in zip(looked.fits, (1, 9, 17), strict=True):
+        assert fit.error == np.sort(looked.levels[-1].each)[place]
+        x, y = (jnp.asarray(values)[:, None] for values in zip(*fit.samples, strict=True))
+        mine = learner.adapt(moml.Batch(x, y), steps=2)
+        np.testing.assert_allclose(predict(mine, fit.x[:, None])[:, 0], fit.after)
+        np.testing.assert_allclose(predict(learner.params, fit.x[:, None])[:, 0], fit.before)
+        np.testing.assert_allclose(np.interp(x[:, 0], fit.x, fit.wave), y[:, 0], atol=0.01)
+
+
+def test_tasks_that_diverge_do_not_spoil_the_pictures(sine, looked, tmp_path, monkeypatch):
+    first, second, third = looked.levels
+    wild = [
+        first,
+        second._replace(each=np.where(np.arange(20) < 1, np.inf, second.each)),
+        third._replace(each=np.where(np.arange(20) < 8, np.inf, third.each)),
+    ]
+    fits = [fit._replace(after=np.full_like(fit.after, np.nan)) for fit in looked.fits]
+    spoiled = looked._replace(levels=wild, fits=fits)
+    monkeypatch.setattr("moml.report.page.look", lambda run, done: spoiled)
+    made = page(tmp_path / "page.html", sine, scores=True)
+    assert "Beyond the picture, since some tasks diverge: inf at 1; inf at 2." in made.words
+
+
+def test_without_scores_nothing_is_computed(sine, tmp_path, monkeypatch):
+    monkeypatch.setattr("moml.report.page.look", lambda *_: pytest.fail("computed"))
+    made = page(tmp_path / "page.html", sine)
+    assert "Learning curves" in made.said("h3") and "Memory" not in made.said("h3")
+
+
+def test_clients_are_told_one_by_one(clients, data, tmp_path):
+    made = page(tmp_path / "page.html", clients, scores=True)
+    _, rows = score(clients)
+    assert len(rows) == 2 * 4 + 2 * (6 + 2)
+    for row in rows:
+        assert f"{row['mean']:.1f}" in made.said("td"), row
+    named = [
+        text for text in made.said("th") if text.startswith(("took part, ", "never took part, "))
+    ]
+    assert len(named) == 6 + 2
+    assert "The tracking error is" in made.words and "on all of its data" in made.words
+    assert "bytes sent" in made.said("th") and "kB down" in made.words
+
+
+def test_missing_data_is_told_and_the_rest_is_there(clients, tmp_path, monkeypatch):
+    monkeypatch.delenv("MOML_DATA", raising=False)
+    made = page(tmp_path / "page.html", clients, scores=True)
+    assert "Not all of this page could be computed: where is the data?" in made.words
+    assert "Learning curves" in made.said("h3") and "Clients" not in made.said("h3")
+
+
+def test_a_table_run_beside_its_rivals_and_without_ids(table, tmp_path):
+    made = page(tmp_path / "page.html", table)
+    rows = json.loads((table / "evaluation.json").read_text())
+    told = " ".join(made.said("td"))
+    for row in rows:
+        assert f"{row['mean']:.4g} ± {row['std']:.2g}" in told
+        if row["model"] in ("personal", "pooled"):
+            assert f"{row['quantiles'][0]:.4g}" in told and f"{row['quantiles'][-1]:.4g}" in told
+    assert {"personal", "pooled", "per-task", "shrunken-mean"} <= set(made.said("li"))
+    about = json.loads((table / "table.json").read_text())
+    assert not any(id_ in made.words.split() for id_ in about["held_out"] + about["trained"])
+    (repeat,) = made.said("pre")
+    words = repeat.replace("\\\n", "").split()
+    for given in ("--target y", "--order day", "--exclude x", "--iterations 10", "--no-refit"):
+        assert given in " ".join(words)
+
+
+def test_a_table_run_of_before_quantiles_were_kept(table, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(table, old)
+    rows = json.loads((old / "evaluation.json").read_text())
+    for row in rows:
+        del row["quantiles"]
+    (old / "evaluation.json").write_text(json.dumps(rows))
+    about = json.loads((old / "table.json").read_text())
+    del about["settings"]
+    (old / "table.json").write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match="cannot be trusted"):
+        page(tmp_path / "page.html", old)
+    manifest.seal(old)
+    made = page(tmp_path / "page.html", old)
+    assert "kept no spread" in made.words and "did not keep all options" in made.words
+
+
+def test_a_sweep_is_ranked_as_its_rows_are(swept, tmp_path):
+    made = page(tmp_path / "page.html", swept)
+    _, rows = sweeps.resume_sweep(swept)
+    assert [row["lost"] for row in rows] == [0, 0, 0, 0, 2, 2]
+    cells = made.said("td")
+    best = [f"{rows[0]['setting'][name]:g}" for name in ("eta", "beta")]
+    start = next(i for i in range(len(cells)) if cells[i : i + 2] == best)
+    for place, row in enumerate(rows):
+        score = ["–", "–"] if row["mean"] is None else [f"{row[n]:.4g}" for n in ("mean", "std")]
+        told = [f"{value:g}" for value in (row["setting"]["eta"], row["setting"]["beta"])]
+        at = start + 5 * place
+        assert cells[at : at + 5] == [*told, *score, str(row["lost"])]
+    assert "6 settings with 2 seeds each" in made.words
+    assert "--grid eta=0.002,1e+30,0.01 beta=0.2,0.5 --seeds 2" in made.said("pre")[0]
+
+
+def test_runs_side_by_side(sine, plain, swept, table, diverged, tmp_path):
+    made = page(tmp_path / "page.html", sine, plain, swept, table, diverged)
+    assert made.said("h2") == ["Side by side", "memory", "plain", "grid", "table", "wild"]
+    links = [a["href"] for a in made.all("a")]
+    ids = [attributes.get("id") for _, attributes, _ in made.tags]
+    assert links[:5] == [f"#run-{i}" for i in range(1, 6)] and all(
+        link[1:] in ids for link in links
+    )
+    assert "What differs" in made.said("h3") and "Together" in made.said("h3")
+    legend = made.said("li")
+    assert legend.count("memory") >= 3 and legend.count("plain") >= 3
+    assert "diverged" in made.said("span") and "diverged at step" in made.words
+
+
+def test_the_state_of_a_run_is_told(plain, tmp_path, monkeypatch):
+    killed = tmp_path / "killed"
+    shutil.copytree(plain, killed)
+    lines = (killed / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (killed / "metrics.jsonl").write_text("".join(lines[:3]))
+    assert read_run(killed, "it").state.word == "unfinished"
+    with Lock(killed):
+        assert read_run(killed, "it").state.word == "running"
+    state = read_run(killed, "it").state
+    assert state.told.startswith("30 of 60 iterations") and f"moml resume {killed}" in state.told
+    assert read_run(plain, "it").state == ("good", "finished", "")
+    (killed / "metrics.jsonl").unlink()
+    assert "0 of 60 iterations" in page(tmp_path / "page.html", killed, scores=True).words
+
+
+def test_a_stopped_run_that_once_diverged_is_unfinished(plain, tmp_path):
+    stopped = tmp_path / "stopped"
+    shutil.copytree(plain, stopped)
+    (stopped / "metrics.jsonl").write_text("")
+    with open(stopped / "log.txt", "a") as log:
+        log.write("2026-01-01T00:00:00Z INFO ended by Diverged: maml diverged\n")
+    assert read_run(stopped, "it").state.word == "diverged"
+    with open(stopped / "log.txt", "a") as log:
+        log.write("2026-01-01T00:00:00Z INFO maml: from step 20 of 60\n")
+    assert read_run(stopped, "it").state.word == "unfinished"
+
+
+@pytest.mark.parametrize("line", ['{"step": 1}', "nothing"])
+def test_metrics_of_another_kind_are_refused(plain, tmp_path, line):
+    other = tmp_path / "other"
+    shutil.copytree(plain, other)
+    (other / "metrics.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match="line 1 of"):
+        read_run(other, "it")
+
+
+def test_what_is_to_be_copied_gives_the_same_configuration(sine):
+    record, config = runs.record_of(sine)
+    short = bare(record["config"])
+    assert "#" not in short and tomllib.loads(short)["problem"]["kind"] == "sine"
+    assert toml.parse(short, "page") == config
+
+
+def test_names_do_no_harm(plain, table, tmp_path):
+    name = "<script>alert(1)<\\script>\"'&"
+    for folder in (plain, table):
+        shutil.copytree(folder, tmp_path / folder.name / name)
+    both = [tmp_path / "plain" / name, tmp_path / "table" / name]
+    made = page(tmp_path / "page.html", *both)
+    assert not made.all("script") and "<script" not in made.source
+    assert str(both[0]) in made.said("h2")
+    evil = tmp_path / "evil"
+    shutil.copytree(plain, evil)
+    record = json.loads((evil / "run.json").read_text())
+    record["versions"]["device"] = "</style><script>alert(2)</script>"
+    (evil / "run.json").write_text(json.dumps(record))
+    made = page(tmp_path / "page.html", evil)
+    assert not made.all("script") and "</style><script>alert(2)</script>" in made.said("td")
+
+
+def test_the_command(plain, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "page.html"
+    code, said, _ = program(monkeypatch, capsys, "report", plain, "--no-scores", "--out", out)
+    assert (code, said) == (0, f"page: {out}\n") and Page(out).said("h2") == ["plain"]
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["nothing", "--out", "page.html"], "nothing holds no run"),
+        ([".", "--out", "page.html"], "holds no run"),
+        (["RUN", "--out", "folder"], "folder is a folder"),
+        (["RUN", "--out", "file/page.html"], "cannot make the folder file"),
+        ([], "give the folder of a run"),
+    ],
+)
+def test_mistakes_are_one_line(words, said, plain, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    given = [str(plain) if word == "RUN" else word for word in words]
+    code, _, errors = program(monkeypatch, capsys, "report", *given, "--no-scores")
+    assert code == 2 and errors.startswith("moml: ") and said in errors and errors.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
