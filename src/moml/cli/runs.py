@@ -79,7 +79,7 @@ class Score:
     steps: int | None = None
     """Steps to adapt with."""
     tasks: int | None = None
-    """Unseen tasks to score on; of clients all are scored."""
+    """Unseen tasks to score on; of clients and tables all are scored."""
     alone: bool = False
     """Episodes: ask about one image at a time, so that no answer depends on the others."""
     best: bool = False

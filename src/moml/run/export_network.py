@@ -57,7 +57,7 @@ def described(
 
 
 def _place(name: str, layers: int) -> str:
-    """Body/0/weight as 0/weight; the head is the last layer.
+    """The name that an array has in an export; the head is the last layer.
 
     >>> _place("body/1/bias", 3), _place("head/bias", 3)
     ('1/bias', '2/bias')
