@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import numpy as np
 
 from moml.cli import run as moml
 from moml.flower.folder import Places
+from moml.flower.run import rounds
 from moml.run.toml import dump
 from tests.flower.common import model, simulated
-from tests.run.processes import begun, ended, finished, until
+from tests.run.processes import begun, ended, finished
 
 
 class Federation:
@@ -49,14 +51,15 @@ class Federation:
 
     @property
     def rounds(self):
-        runs = self.places.runs
-        file = self.out / "rounds.jsonl" if runs.exists() and any(runs.iterdir()) else runs
-        lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return rounds(self.out) if self.places.runs.exists() else []
 
-    def has(self, process, rounds):
-        """Wait for so many rounds of a run."""
-        assert until(process, lambda: len(self.rounds) >= rounds), ended(process)
+    def waits(self, process, condition):
+        """Until it is so, while this process runs."""
+        deadline = time.monotonic() + 240
+        while not condition():
+            assert process.poll() is None, ended(process)
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import tomllib
 import pytest
 
 from moml.cli import run as moml
-from moml.errors import ConfigError, FlowerError
+from moml.errors import ConfigError, Diverged, FlowerError
 from moml.flower import deploy, processes, run
 from moml.flower.certificates import make_certificates, make_key
 from moml.flower.deploy import deployed, down, up
@@ -214,7 +214,7 @@ def test_what_cannot_be_run_is_said_before(places, monkeypatch):
         moml(["flower", "run", str(places.root)])
     monkeypatch.setattr(run, "online", lambda places: ["now"])
     for words, told in (
-        (["--method", "maml"], "maml has no option"),
+        (["--method", "maml"], "maml has no rounds"),
         (["--rounds", "-1"], "rounds must be a whole number from 0; given -1"),
         (["--resume"], "has no run to go on with"),
     ):
@@ -248,3 +248,32 @@ def test_without_flower_its_extra_is_named(places, monkeypatch):
     monkeypatch.setattr(folder.shutil, "which", lambda *_, **__: None)
     with pytest.raises(ConfigError, match=r"pip install 'moml\[flower\]'"):
         moml(["flower", "up", str(places.root)])
+
+
+def test_every_round_is_shown_however_late(places, monkeypatch):
+    """The last one may be written while the SuperLink is asked, and says that the run is over."""
+    folder, _ = run.new(places, {"rounds": 2})
+    line = lambda number: json.dumps({"round": number, "rounds": 2}) + "\n"
+    seen, file = [], folder / "rounds.jsonl"
+
+    def flwr(places, word, *rest):
+        if word == "list":
+            file.write_text(line(1) + line(2))
+        return {"run-id": "7", "runs": [{"status": "finished:completed", "status-details": ""}]}
+
+    monkeypatch.setattr(run, "flwr", flwr)
+    monkeypatch.setattr(run, "SOON", 0.0)
+    run.run(places, folder, lambda row: seen.append(row["round"]))
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "why, kind", [("no room", FlowerError), ("it diverged in round 2", Diverged)]
+)
+def test_a_run_that_fails_says_why(places, monkeypatch, why, kind):
+    folder, _ = run.new(places, {"rounds": 2})
+    ended = {"status": "finished:failed", "status-details": why}
+    monkeypatch.setattr(run, "flwr", lambda *_: {"run-id": "7", "runs": [ended]})
+    monkeypatch.setattr(run, "SOON", 0.0)
+    with pytest.raises(kind, match=f"finished:failed: {why}; 0 rounds done; go on with: moml flow"):
+        run.run(places, folder, print)

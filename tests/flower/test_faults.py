@@ -16,7 +16,7 @@ from moml.run.toml import dump
 from tests.flower.common import federated, model, small
 from tests.flower.federation import equal_to_the_simulator, federation
 from tests.flower.test_equal import METHODS
-from tests.run.processes import cache, ended, until  # noqa: F401
+from tests.run.processes import cache, ended  # noqa: F401
 
 pytestmark = pytest.mark.slow
 CARRIED = {"carried": True, "tasks_per_step": 6}  # all of the 6 tasks, in every round
@@ -56,12 +56,12 @@ def test_a_node_is_killed_and_comes_back(tmp_path, cache):  # noqa: F811
     config = small(**CARRIED, iterations=10, seed=22, decay_after=1.0)  # rounds change no step
     with federation(tmp_path / "fed", cache, config, "--nodes", 3) as fed:
         run = fed.begins("run", "--rounds", 3)
-        fed.has(run, 1)
+        fed.waits(run, lambda: len(fed.rounds) >= 1)
         before = memories(fed, "node-1")
         assert len(before) == 2  # of its tasks 1 and 4, after the first round
-        assert until(run, lambda: at_work(fed.pid("node-1"))), ended(run)
+        fed.waits(run, lambda: at_work(fed.pid("node-1")))
         os.kill(fed.pid("node-1"), signal.SIGKILL)  # in the middle of the second
-        fed.has(run, 2)
+        fed.waits(run, lambda: len(fed.rounds) >= 2)
         fed.does("up")  # again, while the run is going on
         out, error = ended(run)
         assert run.returncode == 0, error
@@ -100,8 +100,8 @@ def test_the_superlink_is_killed_and_the_run_goes_on(tmp_path, cache):  # noqa: 
     config = small(**CARRIED, iterations=6, seed=23)
     with federation(tmp_path / "fed", cache, config, "--nodes", 2, "--tls") as fed:
         run = fed.begins("run")
-        fed.has(run, 1)
-        assert until(run, lambda: at_work(fed.pid("node-0"))), ended(run)
+        fed.waits(run, lambda: len(fed.rounds) >= 1)
+        fed.waits(run, lambda: at_work(fed.pid("node-0")))
         os.kill(fed.pid("superlink"), signal.SIGKILL)  # in the middle of the second round
         _, error = ended(run)
         assert run.returncode == 1 and "the SuperLink does not answer any more" in error
@@ -118,7 +118,7 @@ def test_stopped_by_hand_and_resumed(tmp_path, cache):  # noqa: F811
     config = small(**CARRIED, iterations=6, seed=24)
     with federation(tmp_path / "fed", cache, config, "--nodes", 2) as fed:
         run = fed.begins("run")
-        fed.has(run, 1)
+        fed.waits(run, lambda: len(fed.rounds) >= 1)
         run.send_signal(signal.SIGINT)
         _, error = ended(run)
         assert run.returncode == 130, error

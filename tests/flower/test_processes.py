@@ -44,5 +44,4 @@ def test_a_federation_with_tls(tmp_path, cache):  # noqa: F811
         keys = fed.places.keys
         assert mode(fed.places.home) == mode(keys) == 0o700
         assert {mode(keys / name) for name in ("server.key", "node-0", "node-1")} == {0o600}
-        assert "https" not in fed.places.connections.read_text()
         assert "insecure = false" in fed.places.connections.read_text()

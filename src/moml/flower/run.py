@@ -81,25 +81,32 @@ def run(places: Places, folder: Path, show: Callable[[Row], None]) -> None:
     Ctrl-C and SIGTERM stop it on the SuperLink too.
     """
     shown = len(rounds(folder))
+
+    def tell() -> bool:
+        """Show what is new; whether the last round is among it."""
+        nonlocal shown
+        news = rounds(folder)[shown:]
+        for row in news:
+            show(row)
+        shown += len(news)
+        return any(row["round"] == row["rounds"] for row in news)
+
     with asked_to_stop() as asked:
         words = (str(places.root), NAME, "--run-config", str(folder / SETTINGS))
         number = flwr(places, "run", *words)["run-id"]
         status, why, ask, wait = "", "", time.monotonic() + SOON, LATER
         while not status.startswith("finished"):
             time.sleep(0.2)
-            for row in rounds(folder)[shown:]:
-                show(row)
-                shown = row["round"]
-                if shown == row["rounds"]:
-                    ask, wait = 0.0, SOON
+            if tell():
+                ask, wait = 0.0, SOON
             if halt := asked():
                 flwr(places, "stop", number, NAME)
-                for row in rounds(folder)[shown:]:
-                    show(row)
+                tell()
                 raise Interrupted(f"stopped; {_go_on(places, folder)}", 128 + halt)
             if time.monotonic() > ask or not _link_runs(places):
                 status, why = _status(places, folder, number)
                 ask = time.monotonic() + wait
+        tell()
     if status != "finished:completed":
         kind = Diverged if " diverged in round " in why else FlowerError
         told = f"the run ended as {status}: {why or 'no reason given'}"
