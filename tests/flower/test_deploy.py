@@ -192,6 +192,11 @@ def test_up_starts_what_is_missing_and_down_what_it_started(places, monkeypatch)
     now, new = up(places, None, False, shown=False)
     assert new and now.alive["superlink"] == before["superlink"]
     assert now.alive["node-0"] == before["node-0"] and now.alive["node-1"] != before["node-1"]
+    before = now.alive
+    os.kill(before["superlink"].pid, signal.SIGKILL)
+    wait(lambda: not before["superlink"].alive)
+    now, new = up(places, None, False, shown=False)  # nodes that lost theirs begin anew
+    assert new and not now.missing and not any(process.alive for process in before.values())
     assert down(places) == 3 and down(places) == 0
     assert not any(Process(name, *which).alive for name, which in now.processes.items())
 

@@ -80,6 +80,9 @@ def up(
         elif nodes not in (None, now.nodes) or tls > now.tls or rows not in (None, now.data):
             told = f"{now.nodes} nodes{' and TLS' if now.tls else ''}"
             raise ConfigError(f"{places.root} is up with {told}; `moml flower down` comes first")
+        if LINK in now.missing and now.alive:  # its nodes may have lost messages: all begin anew
+            stop(now.alive.values())
+            now = _fresh(places, now.nodes, now.tls, now.data)
         missing = now.missing
         try:
             if missing:

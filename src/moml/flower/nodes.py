@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from moml.errors import ConfigError
@@ -13,6 +14,8 @@ from moml.flower.records import METRICS, line
 log = logging.getLogger("moml")
 QUERY = 60.0  # seconds for a node to say which partition it holds
 EVERY = 0.3  # seconds between two looks for answers; Flower's own `send_and_receive` takes 3
+
+OWN = (ErrorCode.LOAD_CLIENT_APP_EXCEPTION, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)  # a node's word
 
 
 def exchange(grid: Grid, messages: list[Message], timeout: float) -> list[Message | None]:
@@ -45,7 +48,8 @@ class Nodes:
         messages = [Message(RecordDict(), node, "query", ttl=timeout) for node in new]
         replies = exchange(grid, messages, timeout) if new else []
         for node, reply in zip(new, replies, strict=True):
-            if reply is not None:  # else it is asked again in the next round
+            lost = reply is None or (reply.has_error() and reply.error.code not in OWN)
+            if reply is not None and not lost:  # else it is asked again in the next round
                 self._held[node] = self._partition(node, reply)
         held = {part: node for node, part in self._held.items() if node in there}
         return {part: node for part, node in held.items() if part is not None}
