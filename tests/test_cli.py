@@ -143,7 +143,7 @@ def test_methods_and_version(capsys, monkeypatch):
 def test_interrupted_by_the_user(tmp_path):
     command = [sys.executable, "-c", "from moml.cli import main; main()"]
     process = subprocess.Popen(
-        [*command, "demo", "--out", str(tmp_path / "demo"), "--iterations", "4000000"],
+        [*command, "demo", "--out", str(tmp_path / "demo"), "--iterations", "400000"],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"XLA_FLAGS": ""},  # a stretch of training as quick as it is for users
