@@ -141,9 +141,10 @@ def test_methods_and_version(capsys, monkeypatch):
 
 
 def test_interrupted_by_the_user(tmp_path):
-    command = [sys.executable, "-c", "from moml.cli import main; main()"]
+    heeded = "import signal as s; s.signal(s.SIGINT, s.default_int_handler)"  # whoever runs tests
+    command = [sys.executable, "-c", f"{heeded}; from moml.cli import main; main()"]
     process = subprocess.Popen(
-        [*command, "demo", "--out", str(tmp_path / "demo"), "--iterations", "400000"],
+        [*command, "demo", "--out", str(tmp_path / "demo"), "--iterations", "4000000"],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"XLA_FLAGS": ""},  # a stretch of training as quick as it is for users
@@ -153,7 +154,10 @@ def test_interrupted_by_the_user(tmp_path):
         time.sleep(0.2)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=120)
+    try:
+        _, error = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert error.splitlines()[-1] == "moml: interrupted"
     assert "Traceback" not in error
