@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import moml
-from moml.run import table_fit
+from moml.run import table_fit, table_program
 from moml.run.table_fit import fit_groups
 from tests.run.small_table import some, users
 
@@ -72,11 +72,11 @@ def test_tables_of_other_libraries(run, table):
 
 def test_tables_of_like_shapes_share_programs(table):
     rng = np.random.default_rng(0)
-    table_fit._compiled.cache_clear()
+    table_program.compiled.cache_clear()
     for n in (100, 120):
         x = rng.normal(size=(n, 2))
         groups = np.array_split(rng.permutation(n), 20)
         fit_groups(x, x[:, 0], groups, shots=2, members=1, iterations=20, kinds=["pooled"], seed=n)
-    assert table_fit._compiled.cache_info().misses == 1
-    made = table_fit._compiled("pooled", table_fit.Shape(2), 2, 20)
+    assert table_program.compiled.cache_info().misses == 1
+    made = table_program.compiled("pooled", table_fit.Shape(2), 2, 20)
     assert made.first._cache_size() == made.stretch._cache_size() == 1

@@ -1,72 +1,30 @@
 """`fit_groups`: the table recipe, from rows in groups to a model that knows each of them."""
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
-from moml.algorithms.matching import match_beta
-from moml.algorithms.recipes import Method, method
 from moml.algorithms.schedule import cosine
-from moml.algorithms.table import KINDS, Parts, Shape, candidates, parts
+from moml.algorithms.table import KINDS, Shape, candidates
 from moml.errors import ConfigError, DataError, check_count
 from moml.models.table import Knots, knots
 from moml.models.user import Build
 from moml.run.progress import bar
-from moml.run.sweep import Programs, first_state, keep, sweep
-from moml.run.table_model import TableModel, as_input, as_target, padded, power
-from moml.runtime import simulate
-from moml.tasks.groups import Grouped, drawn_from, grouped
-from moml.types import Batch, Hyper, Key, Meta, Need, Params, Tasks
+from moml.run.sweep import Programs, keep, sweep
+from moml.run.table_model import TableModel, as_input, as_target, padded
+from moml.run.table_program import Given, Held, as_given, compiled, problem
+from moml.types import Batch, Hyper, Meta
 
 ETAS = (0.003, 0.01)
-QUERIES = 16  # rows asked for in a visit
-VISIT = 32  # rows known in a visit, at most; where users bring more, a memory joins the visits
-DECAY = 0.01
 LOOKS = 20  # how often held-out tasks are looked at during training
-LARGE = 1 << 16  # rows; fewer are filled up to a power of two, so that tables share programs
-LEAST = 256  # of these
-
-
-class Held(NamedTuple):
-    """Held-out tasks, as users will come: what is known of each, and what is asked for."""
-
-    support: Batch
-    query: Batch
 
 
 Tried = tuple[dict[str, Any], Meta, np.ndarray]  # a setting, its members, their mean answers
-
-
-class Given(NamedTuple):
-    """The table, as a program takes it: another one of such shapes needs no other program."""
-
-    knots: Knots
-    rows: Grouped
-    seed: Any
-
-
-class Problem(NamedTuple):
-    """What is trained on a table."""
-
-    made: Parts
-    tasks: Tasks
-    chosen: Method
-    betas: list[float]  # weights of its memory to try
-    init: Callable[[Key], Params]
-
-
-class Compiled(NamedTuple):
-    """Programs over members, each given the table."""
-
-    first: Any
-    stretch: Any
-    answers: Any  # to the held-out tasks' queries
 
 
 def fit_groups(
@@ -168,77 +126,6 @@ def held_rows(
     return Held(make(known), make(asked))
 
 
-def as_given(at: Knots, x: Any, y: Any, groups: Sequence[Any], weights: Any, seed: int) -> Given:
-    """The rows of these groups, as programs take them."""
-    return Given(at, _filled(grouped(x, y, groups, weights)), np.uint32(seed))
-
-
-def _filled(rows: Grouped) -> Grouped:
-    """Rows up to a power of two that nobody owns, where there are few."""
-    if len(rows.x) >= LARGE:
-        return rows
-    size = lambda n: max(LEAST, power(n))
-    space = lambda a: [(0, size(len(a)) - len(a)), *[(0, 0)] * (a.ndim - 1)]
-    more = lambda a: jnp.asarray(np.pad(a, space(a)))
-    x, y, weights, order, *rest = rows
-    return Grouped(more(x), more(y), more(weights), more(order), *rest)
-
-
-def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Method, list[float]]:
-    """The method of a kind, and the weights of its memory to try: by the matching rule."""
-    count = tasks.n or 1
-    batch, visit = min(16 if count < 5000 else 32, count), min(shots, VISIT)
-    need = Need(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
-    outer = optax.chain(
-        optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY)
-    )
-    betas = [1.0]
-    if shots > VISIT:
-        betas.append(match_beta(visit, shots, visits=iterations * batch / count))
-    name = "maml" if shots <= VISIT else "moml-v1"
-    chosen = method(
-        name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, outer=outer,
-        tasks_per_step=batch, k=visit,
-    )  # fmt: skip
-    return chosen._replace(algorithm=chosen.algorithm._replace(needs=need)), betas
-
-
-def _problem(kind: str, shape: Shape, shots: int, steps: int, given: Given) -> Problem:
-    made = parts(kind, shape, given.knots)
-    tasks = drawn_from(given.rows, shots=min(shots, VISIT), ordered=shape.ordered)
-    init = lambda key: made.init(jax.random.fold_in(key, given.seed))
-    return Problem(made, tasks, *_compose(made, tasks, shots, steps), init)
-
-
-@lru_cache(maxsize=64)
-def _compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
-    of = partial(_problem, kind, shape, shots, steps)
-
-    def first(given: Given, seed: Any, key: Key, hyper: Hyper) -> Any:
-        some = of(given)
-        return first_state(some.chosen, some.init, some.tasks)(seed, key, hyper)
-
-    def run(state: Any, given: Given, key: Key, begin: Any, hyper: Hyper, length: int) -> Any:
-        some = of(given)
-        go = simulate.stretch(some.chosen.algorithm, some.tasks, cosine(steps))
-        return go(state, key, begin, hyper, length)
-
-    def answers(meta: Meta, given: Given, test: Held) -> Any:
-        made = of(given).made
-
-        def one(support: Batch, x: Any) -> Any:
-            mine = made.adapt.merge(meta, made.adapt.apply(meta, support, Hyper(eta=0.0)))
-            return made.answer(mine, x)
-
-        return jax.vmap(one)(test.support, test.query.x)
-
-    return Compiled(
-        jax.jit(jax.vmap(first, (None, 0, 0, 0))),
-        jax.jit(jax.vmap(run, (0, None, 0, None, 0, None)), static_argnums=5, donate_argnums=0),
-        jax.jit(jax.vmap(answers, (0, None, None))),
-    )
-
-
 def train_kind(
     kind: str,
     shape: Shape,
@@ -257,7 +144,7 @@ def train_kind(
     """
     n = len(given.rows.size)
     steps = max(2000, math.ceil(n / 10)) if iterations is None else iterations
-    some, done = _problem(kind, shape, shots, steps, given), _compiled(kind, shape, shots, steps)
+    some, done = problem(kind, shape, shots, steps, given), compiled(kind, shape, shots, steps)
     programs = Programs(
         partial(done.first, given),
         lambda state, *rest: done.stretch(state, given, *rest),

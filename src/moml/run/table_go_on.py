@@ -17,9 +17,10 @@ import numpy as np
 from moml.algorithms.table import parts
 from moml.data.groups import split
 from moml.errors import check_count
-from moml.run.table_fit import as_given, choose, held_rows, train_kind
+from moml.run.table_fit import choose, held_rows, train_kind
 from moml.run.table_model import Own, TableModel, as_input, as_target
 from moml.run.table_predict import adapted
+from moml.run.table_program import as_given
 from moml.run.table_score import RESIDUALS, cold_start, score_tasks
 from moml.run.table_source import Rows, Source, rows_of
 from moml.run.table_store import (
