@@ -353,7 +353,8 @@ def test_the_whole_command(monkeypatch, tmp_path, images, capsys):
     mine = rows["accuracy"]
     assert (mine["seeds"], mine["lost"], mine["iterations"]) == (2, 0, 100)
     assert mine["setting"] == {
-        "h": 2, "clients": 4, "k": 5, "rounds": 50, "alpha": 0.001, "eta": 0.001, "beta": 0.9,
+        "h": 2, "clients": 4, "k": 5, "rounds": 50, "split": 7, "alpha": 0.001, "eta": 0.001,
+        "beta": 0.9,
     }  # fmt: skip
     assert mine["samples"] == 50 * 4 * (5 + 10 + 5)
     assert 0 < mine["mean"] < 100

@@ -23,6 +23,8 @@ class Federated:
     """B, of 50; the paper's B' = 1 and 5 on each of 4 GPUs."""
     k: list[int] = field(default_factory=lambda: [5])
     """Samples in each of a local step's batches; clients are tested with 5 whatever it is."""
+    split: int = 7
+    """Seed of who owns which images; all seeds of a table share the split."""
     rounds: int = 10_000
     """Of every method (paper: iterations, that is H times as many as rounds)."""
     methods: list[str] | None = None
@@ -100,7 +102,7 @@ def memory(command: Memory) -> None:
 
 def tables(files: list[Path]) -> None:
     """The tables of rows made earlier, one a data set and protocol."""
-    from moml.report.federated_figure import in_order, print_federated
+    from moml.report.federated_figure import in_order, print_federated, split_of
     from moml.run.files import read_json
 
     some("rows", files)
@@ -108,7 +110,7 @@ def tables(files: list[Path]) -> None:
     for row in rows:
         if row.get("table") != "federated":
             raise DataError(f"a row of table {row.get('table')!r}; only federated can be printed")
-    key = lambda row: (row["dataset"], row["protocol"])
+    key = lambda row: (row["dataset"], row["protocol"], split_of(row))
     for place in dict.fromkeys(map(key, rows)):
         print_federated(in_order([row for row in rows if key(row) == place]))
 
@@ -125,12 +127,13 @@ def federated(command: Federated) -> None:
 
     check_count("seeds", command.seeds)
     check_count("rounds", command.rounds)
+    check_count("split", command.split, least=0, below=2**31)
     for name in ("dataset", "protocol", "local_steps", "clients_per_round", "methods", "k"):
         some(name, getattr(command, name))
     for name in ("local_steps", "clients_per_round", "k"):
         for value in getattr(command, name):
             check_count(name, value)
-    axes = (command.local_steps, command.clients_per_round, command.methods, command.k)
+    axes = (command.local_steps, command.clients_per_round, command.methods, command.k, command.split)
     todo = {
         (data, name): cells_of(name, data, *axes)
         for data, name in itertools.product(command.dataset, command.protocol)
@@ -141,7 +144,7 @@ def federated(command: Federated) -> None:
         images = images_of(data, command.data_dir)
         for name in dict.fromkeys(command.protocol):
             cells, outcomes = todo[data, name], []
-            problem = problem_of(*images, data, cells[0].switches)
+            problem = problem_of(*images, data, cells[0].switches, command.split)
             test = table.scores_of(problem, cells[0].switches, command.seeds)
             for cell in cells:
                 outcome = table.run_cell(

@@ -167,7 +167,7 @@ def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
     """Result rows, one a metric, in the one form that all tables share."""
     cell = outcome.cell
     axes: dict[str, Any] = {"h": cell.h, "clients": cell.clients, "k": cell.k}
-    axes["rounds"] = outcome.rounds
+    axes |= {"rounds": outcome.rounds, "split": cell.split}
     if outcome.stopped is not None:
         axes |= {"stopped": outcome.stopped, "steps": outcome.steps}
     used = {name: value for name, value in outcome.settings[0].items() if name != "seed"}

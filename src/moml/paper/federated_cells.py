@@ -22,6 +22,7 @@ from moml.paper.federated_protocols import (
     PRINTED,
     PROTOCOLS,
     SETTINGS,
+    SPLIT,
     K,
     Protocol,
 )
@@ -39,6 +40,7 @@ class Cell:
     h: int
     clients: int  # a round
     k: int = K
+    split: int = SPLIT  # seed of who owns what
 
     @property
     def switches(self) -> Protocol:
@@ -59,6 +61,7 @@ def cells(
     clients: list[int],
     methods: list[str] | None,
     k: list[int] | None = None,
+    split: int = SPLIT,
 ) -> list[Cell]:
     """The cells of one data set under a protocol, in the table's order."""
     known = CONTROLS + METHODS
@@ -83,7 +86,7 @@ def cells(
         if (name != CARRIED or not p.reused if methods is None else name in methods)
     ]
     return [
-        Cell(protocol, dataset, name, one, each, size)
+        Cell(protocol, dataset, name, one, each, size, split)
         for size in k or [K]
         for one in h
         for each in clients

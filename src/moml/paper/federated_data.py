@@ -17,6 +17,7 @@ from moml.paper.federated_protocols import (
     HIDDEN,
     MORE_MNIST,
     SETTINGS,
+    SPLIT,
     TEST_QUERIES,
     K,
     Protocol,
@@ -25,7 +26,7 @@ from moml.paper.released_federated import bare_mlp
 from moml.tasks.clients import from_rows
 from moml.types import Loss, Tasks
 
-SPLIT, TEST = 7, 31  # seeds: who owns what; what a test draws
+TEST = 31  # seed of what a test draws
 Rows = list[np.ndarray]
 
 
@@ -61,16 +62,18 @@ def images_of(name: str, folder: Path | None) -> tuple[Images, Images]:
     return (by_group(both[0]), by_group(both[1])) if SETTINGS[name].grouped else both
 
 
-def problem_of(train: Images, test: Images, name: str, p: Protocol) -> Problem:
-    """The paper's split of these images under a protocol's switches."""
+def problem_of(
+    train: Images, test: Images, name: str, p: Protocol, split: int = SPLIT
+) -> Problem:
+    """The paper's split of these images, drawn from a seed, under a protocol's switches."""
     setting = SETTINGS[name]
     a = MORE_MNIST if p.more_mnist and name == "mnist" else setting.train
-    mine = half_and_half(train.y, CLIENTS, a, SPLIT)
+    mine = half_and_half(train.y, CLIENTS, a, split)
     pool = lambda part, rows: Pool(jnp.asarray(part.x), jnp.asarray(part.y, jnp.int32), rows)
     unseen = None
     if p.unseen:  # other clients of the same kinds, of images that nobody trains on
         free = np.setdiff1d(np.arange(len(train.y)), np.concatenate(mine))
-        others = half_and_half(train.y[free], CLIENTS, setting.test, SPLIT + 1)
+        others = half_and_half(train.y[free], CLIENTS, setting.test, split + 1)
         used = [free[rows] for rows in others]
         unseen = pool(*_kept(train, used))
     sizes = (int(np.prod(train.x.shape[1:])), HIDDEN, HIDDEN, len(train.names))
@@ -80,7 +83,7 @@ def problem_of(train: Images, test: Images, name: str, p: Protocol) -> Problem:
         net = shifted(net, float(own.mean()), float(own.std()))
     return Problem(
         train=from_rows(train.x, np.asarray(train.y, np.int32), mine),
-        test=pool(test, half_and_half(test.y, CLIENTS, setting.test, SPLIT)),
+        test=pool(test, half_and_half(test.y, CLIENTS, setting.test, split)),
         unseen=unseen,
         net=net,
         loss=cross_entropy(net.predict),

@@ -7,6 +7,7 @@ CLIENTS, HIDDEN = 50, 40  # n; both hidden layers of the MLP
 K, TEST_STEPS, TEST_QUERIES = 5, 10, 10  # support; fine-tuning steps; the released test's images
 ALPHA, ETA, BETA = 0.001, 0.001, 0.9  # (r): inner and fine-tuning rate, outer rate, LocalMOML's
 GPUS = 4  # groups that clients are split over
+SPLIT = 7  # seed of who owns what, where none is named
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from moml.paper.federated import Outcome
-from moml.paper.federated_protocols import CONTROLS, METHODS
+from moml.paper.federated_protocols import CONTROLS, METHODS, SPLIT
 from moml.report.figures import PALETTE, pyplot, save
 from moml.report.tables import console
 
@@ -22,6 +22,11 @@ EXTRA = {  # metrics beside the accuracy, as the table calls them
     "spread": "spread",
     "accuracy_unseen": "unseen",
 }
+
+
+def split_of(row: dict[str, Any]) -> int:
+    """The seed of a row's split; rows that do not name it are of the usual one."""
+    return row["setting"].get("split", SPLIT)
 
 
 def in_order(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -43,7 +48,8 @@ def print_federated(rows: Sequence[dict[str, Any]]) -> None:
     first, shown = rows[0], [row for row in rows if row["metric"] == "accuracy"]
     most = max(row["setting"]["rounds"] for row in rows)
     title = f"Federated, {first['dataset']}, protocol {first['protocol']}, up to {most:,} rounds, "
-    title += f"{first['seeds']} seeds; accuracy in percent"
+    other = "" if split_of(first) == SPLIT else f" of split {split_of(first)}"
+    title += f"{first['seeds']} seeds{other}; accuracy in percent"
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
     )
