@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -15,9 +16,10 @@ from moml.algorithms.recipes import RECIPES, Method
 from moml.errors import CheckpointError, ConfigError
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config, changed, kind_of
+from moml.run.disk_job import job_of
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import Lock, versions
-from moml.run.job import Job, Plan, plan_of, single, sizes_of
+from moml.run.job import Job, Plan, plan_of, sizes_of
 from moml.run.metrics import COST, START, read, tensorboard_x
 from moml.run.session import go_on, strong
 from moml.run.toml import dump, parse
@@ -39,7 +41,8 @@ def resolved(config: Config) -> Config:
     for name in ("beta", "gamma"):
         if getattr(recipe, name) == 1:  # the method has none
             sizes[name] = getattr(config, name)
-    return replace(config, **sizes, **_options(config, plan.method))
+    place = None if config.memory_dir is None else str(Path(config.memory_dir).resolve())
+    return replace(config, **sizes, **_options(config, plan.method), memory_dir=place)
 
 
 def _options(config: Config, chosen: Method) -> Record:
@@ -140,7 +143,7 @@ def train(
     plan = plan_of(config)
     start = None if source is None else _start(source, plan)
     with Lock(writable_folder(folder)):
-        job = single(config, plan, start)
+        job = job_of(config, folder, plan, start)
         begin(folder, config, {} if source is None else {"from": str(source)})
         if source is not None:
             _save_first(folder, config, job)
@@ -167,8 +170,15 @@ def _start(source: Path, plan: Plan) -> Params:
 def _save_first(folder: Path, config: Config, job: Job) -> None:
     """A checkpoint of step 0, so that the run needs the other one no more."""
     info = {"metrics": START._asdict(), "config": dump(config), "versions": versions()}
-    with Checkpoints(folder / "checkpoints", config.keep) as kept:
-        kept.save(0, job.first(), info)
+    carry = job.first()
+    with (
+        Checkpoints(folder / "checkpoints", config.keep) as kept,
+        job.disk or nullcontext() as disk,
+    ):
+        if disk:
+            disk.begin(carry, None)
+            info |= disk.saving(0, [])
+        kept.save(0, carry, info)
 
 
 def resume(
@@ -184,7 +194,7 @@ def resume(
                 f"{folder} was stopped before it began: remove it, and begin it again from "
                 f"{record['from']}"
             )
-        job = single(config)
+        job = job_of(config, folder)
         go_on(folder, config, job, progress=progress, board=board, ready=note)
     return config, job
 
@@ -211,7 +221,7 @@ def load(folder: Path | str, *, best: bool = False) -> Learner:
     if "grid" in record:
         raise ConfigError(f"{folder} holds a sweep, not one model: take the best of its rows")
     plan = plan_of(config)
-    job = single(config, plan)
+    job = job_of(config, folder, plan)
     with Checkpoints(folder / "checkpoints", config.keep) as kept:
         found = kept.load(jax.eval_shape(job.first), best=best)
     if found is None:
