@@ -64,7 +64,7 @@ class Disk:
         length: int,
         schedule: Schedule = constant,
         eager: int = 0,  # samples that each memory is filled from at the start
-        room: int = ROOM,
+        room: int | None = None,
     ):
         self.store, self.steps, self.length, self._eager = store, steps, length, eager
         self._algorithm, self._tasks, self._key, self._hyper = algorithm, tasks, key, hyper
@@ -72,6 +72,7 @@ class Disk:
         self._program = simulate.compiled(held.stretch(algorithm, tasks, schedule))
         self._visited = held.visited(algorithm, tasks)
         self._each = jax.eval_shape(lambda key: self._visited(key, 0, 1), key).size
+        room = ROOM if room is None else room
         fits = max(1, room // (self._each * store.layout.width))
         self._most = length if store.n * store.layout.width <= room else min(length, fits)
         self._ahead: tuple[tuple[int, int], Future[Piece]] | None = None

@@ -50,7 +50,7 @@ class Layout(NamedTuple):
         count = len(chosen[0])
         rows = np.empty((count, self.width), np.uint8)
         for (at, _, _), leaf in zip(self._parts(), chosen, strict=True):
-            rows[:, at] = leaf.reshape(count, -1).view(np.uint8)
+            rows[:, at] = leaf.view(np.uint8).reshape(count, at.stop - at.start)
         return rows
 
     def unpack(self, rows: np.ndarray, count: int) -> list[np.ndarray]:

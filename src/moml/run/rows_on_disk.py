@@ -35,7 +35,7 @@ class RowsOnDisk:
         self.folder, self.owner, self.n, self.layout = folder, owner.resolve(), n, layout
         self._file: RowsFile | None = None
         self._undo: Undo | None = None
-        self._logged = np.zeros(0, bool)  # of each task, whether the open log has its row
+        self._logged = np.zeros(n, bool)  # of each task, whether the open log has its row
         self._id = ""
 
     def steps(self) -> list[int]:
@@ -164,8 +164,8 @@ class RowsOnDisk:
     def write(self, ids: np.ndarray, new: np.ndarray, old: np.ndarray) -> None:
         """Put new rows in place of the old ones, which can be brought back."""
         with _told(self.folder, "write"):
-            if self._undo is not None:
-                first = ~self._logged[ids]
+            first = ~self._logged[ids]
+            if self._undo is not None and first.any():
                 self._undo.add(ids[first], old[first])
                 self._logged[ids] = True
             self.file.write(ids, new)
