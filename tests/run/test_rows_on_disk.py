@@ -78,8 +78,12 @@ def store(tmp_path):
 def write(store, chance):
     """New rows of some tasks."""
     ids = np.sort(chance.choice(20, 6, replace=False))
-    new = chance.integers(0, 256, (6, store.layout.width)).astype(np.uint8)
-    store.write(ids, new, store.read(ids))
+    store.write(ids, rows_of(store, 6, chance), store.read(ids))
+
+
+def rows_of(store, count, chance):
+    leaves = [chance.integers(1, 9, (count, 3)).astype(np.float32), np.ones(count, np.int32)]
+    return store.layout.pack(leaves, slice(None))
 
 
 def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
@@ -114,19 +118,20 @@ def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
     first = log.stat().st_size
     after = store.read(everyone)
     write(store, chance)
-    [_, (ids, rows)] = records(log, store.layout.width)
+    [_, (ids, rows)] = records(log, store.stride)
     store.file.write(np.sort(ids), rows[np.argsort(ids)])  # as if the second had only been logged
     np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
     store.close()
     data = log.read_bytes()
     zeros = data[: first + HEAD.size] + bytes(len(data) - first - HEAD.size)
-    for torn in (data[: first + 1], data[: first + HEAD.size], data[:-1], zeros, data[:first]):
-        log.write_bytes(torn)
+    end = first + HEAD.size + 4 * len(ids) + store.stride * int(rows.any(axis=1).sum())
+    for torn in (first + 1, first + HEAD.size, end - 1, zeros, first):
+        log.write_bytes(data[:torn] if isinstance(torn, int) else torn)
         assert store.flaw(notes) is None
-        assert len([*records(log, store.layout.width)]) == 1
+        assert len([*records(log, store.stride)]) == 1
     store.back_to(7)
     np.testing.assert_array_equal(store.read(everyone), before)
-    for byte in (3, HEAD.size + 2, first - 1):
+    for byte in (3, HEAD.size + 2, HEAD.size + 4 * 6 + 2):
         log.write_bytes(data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :])
         assert store.flaw(notes) == f"{log} is damaged at byte 0"
 
@@ -134,10 +139,10 @@ def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
 def test_a_flipped_bit_in_a_row_is_found(store):
     chance = np.random.default_rng(2)
     store.create()
-    store.write(np.arange(20), *chance.integers(0, 256, (2, 20, store.layout.width), np.uint8))
+    store.write(np.arange(20), rows_of(store, 20, chance), store.read(np.arange(20)))
     path = store.folder / "rows"
     data = bytearray(path.read_bytes())
-    data[5 * store.file.stride + 3] ^= 4
+    data[5 * store.stride + 3] ^= 4
     path.write_bytes(data)
     store.read(np.array([4, 6]))
     with pytest.raises(CheckpointError, match="the row of task 5 has another checksum"):
@@ -265,7 +270,7 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
 
 
 def _all(store, step):
-    return [*records(store.folder / f"undo-{step:010d}", store.layout.width)]
+    return [*records(store.folder / f"undo-{step:010d}", store.stride)]
 
 
 def test_refused(tmp_path):

@@ -23,20 +23,11 @@ ROOM = 64 << 20  # bytes of rows that a piece may hold
 NOBODY = np.iinfo(np.int32).max  # the id of padding
 
 
-class Piece(NamedTuple):
-    """Some steps, the tasks that they visit, and these tasks' rows before them."""
-
-    begin: int
-    size: int
-    ids: np.ndarray  # ascending
-    rows: np.ndarray
-
-
-class Left(NamedTuple):
-    """What a piece left in the rows of its tasks."""
+class Rows(NamedTuple):
+    """The sealed rows of some tasks, ids ascending."""
 
     ids: np.ndarray
-    leaves: list[np.ndarray]
+    rows: np.ndarray
 
 
 def split(state: Any) -> tuple[Any, Any]:
@@ -75,9 +66,9 @@ class Disk:
         room = ROOM if room is None else room
         fits = max(1, room // (self._each * store.layout.width))
         self._most = length if store.n * store.layout.width <= room else min(length, fits)
-        self._ahead: tuple[tuple[int, int], Future[Piece]] | None = None
+        self._ahead: tuple[tuple[int, int], Future[Rows]] | None = None
         self._written: Future[None] | None = None
-        self._left: Left | None = None
+        self._left: Rows | None = None  # what the last piece left
 
     def __enter__(self) -> "Disk":
         self._pool = ThreadPoolExecutor(1, "rows")
@@ -107,10 +98,9 @@ class Disk:
         with bar("filling memories", n, shown=shown) as advance:
             for first in range(0, n, simulate.FILLED):
                 ids = np.arange(first, min(first + simulate.FILLED, n))
-                rows = np.zeros((len(ids), self.store.layout.width), np.uint8)
+                rows = np.zeros((len(ids), self.store.stride), np.uint8)
                 full = fill(self._held(carry, ids, rows, len(ids)), key, self._hyper)
-                leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(split(full.state)[1])]
-                self.store.write(ids, self.store.layout.pack(leaves, slice(None)), rows)
+                self.store.write(ids, self._packed(split(full.state)[1], len(ids)), rows)
                 advance(first + len(ids))
 
     def run(self, carry: Any, begin: int, size: int) -> tuple[Any, Info]:
@@ -124,12 +114,12 @@ class Disk:
             state, info = self._program(state, self._key, start, self._hyper, count)
             infos.append(jax.tree.map(np.asarray, info))
             carry, rows = split(state.state)
-            self._put(piece, [np.asarray(leaf) for leaf in jax.tree.leaves(rows)])
+            self._put(piece, self._packed(rows, len(piece.ids)))
         return carry, jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
 
     def saving(self, step: int, kept: list[int]) -> dict[str, Any]:
         """Notes for a checkpoint that is about to be written; see `RowsOnDisk.saving`."""
-        self._wait()
+        self.settle()
         return self.store.saving(step, kept)
 
     def _pieces(self, begin: int, size: int) -> Iterator[tuple[int, int]]:
@@ -145,41 +135,43 @@ class Disk:
         state = jax.tree.map(jnp.asarray, carry._replace(memory=store))
         return held.Held(state, jnp.asarray(padded))
 
-    def _read(self, start: int, count: int) -> Piece:
+    def _packed(self, rows: Any, count: int) -> np.ndarray:
+        """The first `count` rows, sealed."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(rows)]
+        return self.store.layout.pack(leaves, slice(count))
+
+    def _begin_to_read(self, start: int, count: int) -> "Future[Rows]":
         ids = np.unique(np.asarray(self._visited(self._key, start, count))).astype(np.int64)
-        return Piece(start, count, ids, self.store.read(ids))
+        return self._pool.submit(lambda: Rows(ids, self.store.read(ids)))
 
     def _look_ahead(self, start: int, end: int) -> None:
         """Begin to read what comes at `start`; `end` is the end of the stretch under way."""
         size = end - start or min(self.length, self.steps - start)
         if size > 0:
             at = next(self._pieces(start, size))
-            self._ahead = at, self._pool.submit(self._read, *at)
+            self._ahead = at, self._begin_to_read(*at)
 
-    def _take(self, start: int, count: int) -> Piece:
-        """The next piece, its rows with what the last one left in them."""
+    def _take(self, start: int, count: int) -> Rows:
+        """The rows for the next piece, with what the last one left in them."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead[0] != (start, count):
-            ahead = (start, count), self._pool.submit(self._read, start, count)
+            ahead = (start, count), self._begin_to_read(start, count)
         piece = ahead[1].result()
         if self._left is not None:
             _, mine, theirs = np.intersect1d(
                 piece.ids, self._left.ids, assume_unique=True, return_indices=True
             )
-            piece.rows[mine] = self.store.layout.pack(self._left.leaves, theirs)
+            piece.rows[mine] = self._left.rows[theirs]
         return piece
 
-    def _put(self, piece: Piece, leaves: list[np.ndarray]) -> None:
+    def _put(self, old: Rows, new: np.ndarray) -> None:
         """Begin to write what a piece has left; the write before must have been done."""
-        self._wait()
-        self._left = Left(piece.ids, leaves)
-        self._written = self._pool.submit(self._write, piece, leaves)
+        self.settle()
+        self._left = Rows(old.ids, new)
+        self._written = self._pool.submit(self.store.write, old.ids, new, old.rows)
 
-    def _write(self, piece: Piece, leaves: list[np.ndarray]) -> None:
-        new = self.store.layout.pack(leaves, slice(len(piece.ids)))
-        self.store.write(piece.ids, new, piece.rows)
-
-    def _wait(self) -> None:
+    def settle(self) -> None:
+        """Wait until all that was computed is written."""
         if self._written is not None:
             self._written.result()
             self._written = None

@@ -20,7 +20,10 @@ SUM = 4  # bytes of a checksum
 
 
 class Layout(NamedTuple):
-    """The leaves of a row: their names with type and shape, and where they lie in its bytes."""
+    """The leaves of a row: their names with type and shape, and where they lie in its bytes.
+
+    A sealed row has its checksum behind them.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -45,16 +48,17 @@ class Layout(NamedTuple):
         yield from zip(places, self.shapes, self.types, strict=True)
 
     def pack(self, leaves: Sequence[np.ndarray], which: Any) -> np.ndarray:
-        """The rows `which` of some leaves as bytes, [rows, width]."""
+        """The rows `which` of some leaves, sealed."""
         chosen = [np.ascontiguousarray(leaf[which]) for leaf in leaves]
         count = len(chosen[0])
-        rows = np.empty((count, self.width), np.uint8)
+        rows = np.empty((count, self.width + SUM), np.uint8)
         for (at, _, _), leaf in zip(self._parts(), chosen, strict=True):
             rows[:, at] = leaf.view(np.uint8).reshape(count, at.stop - at.start)
+        rows[:, -SUM:] = sums(rows[:, :-SUM]).view(np.uint8).reshape(-1, SUM)
         return rows
 
     def unpack(self, rows: np.ndarray, count: int) -> list[np.ndarray]:
-        """The leaves of some rows, and after them zeros up to `count` rows."""
+        """The leaves of some rows (sealed or not), and after them zeros up to `count` rows."""
         leaves = []
         for at, shape, type_ in self._parts():
             leaf = np.zeros((count, *shape), type_)
@@ -80,13 +84,29 @@ def _runs(ids: np.ndarray) -> list[tuple[int, int, int]]:
     return list(zip(firsts, cuts[:-1], cuts[1:], strict=False))
 
 
+def sums(rows: np.ndarray) -> np.ndarray:
+    """The checksum of each row of bytes; 0 of zeros, as a new file is made of them."""
+    zeros = crc32(bytes(rows.shape[1]))
+    return np.array([crc32(row) ^ zeros for row in rows], "<u4")
+
+
+def told(rows: np.ndarray) -> np.ndarray:
+    """The checksums that sealed rows have with them."""
+    return np.ascontiguousarray(rows[:, -SUM:]).view("<u4")[:, 0]
+
+
+def broken(rows: np.ndarray) -> np.ndarray:
+    """Which of some sealed rows are not as they were written."""
+    return np.flatnonzero(sums(rows[:, :-SUM]) != told(rows))
+
+
 class RowsFile:
-    """The rows of all tasks. A row that was never written is zeros, and takes no place in RAM."""
+    """The sealed rows of all tasks. One that was never written is zeros."""
 
     def __init__(self, path: Path, width: int):
-        self.path, self.width, self.stride = path, width, width + SUM
-        self._zeros = crc32(bytes(width))
+        self.path, self.stride = path, width + SUM
         self._handle = os.open(path, os.O_RDWR)
+        self._advise(0, 0, "RANDOM")  # else pages come in large blocks, which are slow to write to
 
     @classmethod
     def create(cls, path: Path, n: int, width: int) -> "RowsFile":
@@ -98,39 +118,38 @@ class RowsFile:
             os.close(handle)
         return cls(path, width)
 
-    def soon(self, ids: np.ndarray) -> None:
-        """Let the system begin to read these rows."""
+    def _advise(self, place: int, size: int, how: str) -> None:
         if hasattr(os, "posix_fadvise"):
-            for first, start, end in _runs(ids):
-                place, size = first * self.stride, (end - start) * self.stride
-                os.posix_fadvise(self._handle, place, size, os.POSIX_FADV_WILLNEED)
+            os.posix_fadvise(self._handle, place, size, getattr(os, f"POSIX_FADV_{how}"))
 
     def read(self, ids: np.ndarray) -> np.ndarray:
-        """The rows of some tasks, ids ascending; one whose checksum is wrong is named."""
-        both = np.empty((len(ids), self.stride), np.uint8)
-        for first, start, end in _runs(ids):
-            part = both[start:end].reshape(-1).data
+        """The sealed rows of some tasks, ids ascending; one whose checksum is wrong is named."""
+        rows = np.empty((len(ids), self.stride), np.uint8)
+        runs = _runs(ids)
+        for first, start, end in runs:  # all are asked for before the first is waited for
+            self._advise(first * self.stride, (end - start) * self.stride, "WILLNEED")
+        flat = rows.reshape(-1).data
+        for first, start, end in runs:
+            part = flat[start * self.stride : end * self.stride]
             if os.preadv(self._handle, [part], first * self.stride) != len(part):
                 raise CheckpointError(f"{self.path} ends before the row of task {first}")
-        rows, told = both[:, : self.width], both[:, self.width :]
-        bad = np.flatnonzero(self._sums(rows) != np.ascontiguousarray(told).view("<u4")[:, 0])
-        if len(bad):
+        if len(bad := broken(rows)):
             raise CheckpointError(
                 f"{self.path} is damaged: the row of task {ids[bad[0]]} has another checksum"
             )
         return rows
 
     def write(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Rows of some tasks, ids ascending."""
-        both = np.empty((len(ids), self.stride), np.uint8)
-        both[:, : self.width] = rows
-        both[:, self.width :] = self._sums(both[:, : self.width]).view(np.uint8).reshape(-1, SUM)
+        """Sealed rows of some tasks, ids ascending."""
+        flat = rows.reshape(-1).data
         for first, start, end in _runs(ids):
-            write_all(self._handle, both[start:end].reshape(-1).data, first * self.stride)
+            part = flat[start * self.stride : end * self.stride]
+            write_all(self._handle, part, first * self.stride)
 
-    def _sums(self, rows: np.ndarray) -> np.ndarray:
-        """The checksum of each row: 0 of zeros, as the file is made of them."""
-        return np.array([crc32(row) ^ self._zeros for row in rows], "<u4")
+    def drop(self) -> None:
+        """Ask the system to keep nothing of the file in RAM: for measurements."""
+        self.sync()
+        self._advise(0, 0, "DONTNEED")
 
     def sync(self) -> None:
         """Bring all that was written to the disk."""

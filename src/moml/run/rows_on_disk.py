@@ -38,6 +38,11 @@ class RowsOnDisk:
         self._logged = np.zeros(n, bool)  # of each task, whether the open log has its row
         self._id = ""
 
+    @property
+    def stride(self) -> int:
+        """Bytes of a row on disk."""
+        return self.layout.width + SUM
+
     def steps(self) -> list[int]:
         """The checkpoints that have a log."""
         return sorted(int(path.name[5:]) for path in self.folder.glob("undo-[0-9]*"))
@@ -55,7 +60,7 @@ class RowsOnDisk:
                 raise ConfigError(f"{self.folder} holds other files than memories: give another")
             for path in (*map(self._log, self.steps()), self.folder / "rows"):
                 path.unlink(missing_ok=True)
-            _check_room(self.folder, self.n * (self.layout.width + SUM))
+            _check_room(self.folder, self.n * self.stride)
             self._id = secrets.token_hex(8)
             about: dict[str, Any] = {"format": FORMAT, "id": self._id, "run": str(self.owner)}
             about |= {"tasks": self.n, "row": self.layout.names}
@@ -90,7 +95,7 @@ class RowsOnDisk:
             if step not in self.steps():
                 return f"the memories in {self.folder} cannot go back so far"
             for later in self.steps():
-                for _ in records(self._log(later), self.layout.width) if later >= step else ():
+                for _ in records(self._log(later), self.stride) if later >= step else ():
                     pass
         except CheckpointError as error:
             return str(error)
@@ -107,7 +112,7 @@ class RowsOnDisk:
         if about["row"] != self.layout.names:
             was, here = ", ".join(about["row"]), ", ".join(self.layout.names)
             return f"{self.folder} holds rows of {was}; here they are {here}"
-        size, wanted = (self.folder / "rows").stat().st_size, self.n * (self.layout.width + SUM)
+        size, wanted = (self.folder / "rows").stat().st_size, self.n * self.stride
         if size != wanted:
             return f"{self.folder / 'rows'} has {size} bytes instead of {wanted}"
         return None
@@ -119,7 +124,7 @@ class RowsOnDisk:
             self._id = self._about()["id"]
             later = [each for each in self.steps() if each >= step]
             for each in reversed(later):
-                for ids, rows in records(self._log(each), self.layout.width):
+                for ids, rows in records(self._log(each), self.stride):
                     order = np.argsort(ids)
                     self._file.write(ids[order], rows[order])
             self._file.sync()  # before what it was made from goes
@@ -144,7 +149,7 @@ class RowsOnDisk:
         with _told(self.folder, "write"):
             if self._undo is not None:
                 self._undo.close()
-            self._undo = Undo(self._log(step), self.layout.width)
+            self._undo = Undo(self._log(step))
             sync_folder(self.folder)
         self._logged = np.zeros(self.n, bool)
 
@@ -156,13 +161,12 @@ class RowsOnDisk:
         return self._file
 
     def read(self, ids: np.ndarray) -> np.ndarray:
-        """The rows of some tasks, ids ascending."""
+        """The sealed rows of some tasks, ids ascending."""
         with _told(self.folder, "read"):
-            self.file.soon(ids)
             return self.file.read(ids)
 
     def write(self, ids: np.ndarray, new: np.ndarray, old: np.ndarray) -> None:
-        """Put new rows in place of the old ones, which can be brought back."""
+        """Put sealed rows in place of the old ones, which can be brought back."""
         with _told(self.folder, "write"):
             first = ~self._logged[ids]
             if self._undo is not None and first.any():
@@ -181,14 +185,14 @@ class RowsOnDisk:
             for step in self.steps():
                 partial = self._log(step).with_name(f".{self._log(step).name}.partial")
                 with open(partial, "wb") as file:
-                    for some, rows in records(self._log(step), self.layout.width):
+                    for some, rows in records(self._log(step), self.stride):
                         rows[np.isin(some, which)] = 0
-                        file.write(record_of(some, rows, self.layout.width))
+                        file.write(record_of(some, rows))
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(partial, self._log(step))
             rows_file = RowsFile(self.folder / "rows", self.layout.width)
-            rows_file.write(which, np.zeros((len(which), self.layout.width), np.uint8))
+            rows_file.write(which, np.zeros((len(which), self.stride), np.uint8))
             rows_file.sync()
             rows_file.close()
             sync_folder(self.folder)

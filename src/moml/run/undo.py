@@ -1,10 +1,12 @@
 """What rows were before they were overwritten, so that a store can go back to a checkpoint.
 
-A log is a file of records: a header with the counts and a checksum, ids, old rows. A row of zeros,
+A log is a file of records: a header with the counts and checksums, ids, old rows. A row of zeros,
 as all are before the first visit, is told by its id alone. A record is on the disk before the
 first of its rows is overwritten; so one that is torn, the last, has nothing to take back.
 """
 
+import errno
+import mmap
 import os
 import struct
 from collections.abc import Iterator
@@ -15,90 +17,109 @@ from zlib import crc32
 import numpy as np
 
 from moml.errors import CheckpointError
-from moml.run.rows_file import write_all
+from moml.run.rows_file import broken, told, write_all
 
 MAGIC = b"\x93moml\x1aun"
-HEAD = struct.Struct("<8sIIIII")  # magic; ids, rows, bytes of a row; checksums of the rest, of this
-BLOCK = 1 << 24
+HEAD = struct.Struct("<8sIIIII")  # magic; ids, rows, bytes of a row; checksums of all this, of HEAD
+PAGE = 4096  # records begin at multiples of it, as writes past the system's cache must
 
 
 class Undo:
-    """A log, open to be added to."""
+    """A log, open to be added to: past the system's cache, where there is a way."""
 
-    def __init__(self, path: Path, width: int):
-        self.width, self._end = width, 0
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    def __init__(self, path: Path):
+        self._end, self._buffer = 0, mmap.mmap(-1, PAGE)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        try:
+            self._handle = os.open(path, flags | getattr(os, "O_DIRECT", 0), 0o600)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._handle = os.open(path, flags, 0o600)
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Bring a record of these rows to the disk."""
-        record = record_of(ids, rows, self.width)
-        write_all(self._handle, record, self._end)
+        """Bring a record of these sealed rows to the disk."""
+        parts = _parts(ids, rows)
+        size = sum(len(part) for part in parts)
+        if len(self._buffer) < size:
+            self._buffer = mmap.mmap(-1, size)  # whose place in RAM begins a page
+        at = 0
+        for part in parts:
+            self._buffer[at : at + len(part)] = part
+            at += len(part)
+        write_all(self._handle, memoryview(self._buffer)[:size], self._end)
         os.fdatasync(self._handle)
-        self._end += len(record)
+        self._end += size
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._handle)
 
 
-def record_of(ids: np.ndarray, rows: np.ndarray, width: int) -> bytes:
+def record_of(ids: np.ndarray, rows: np.ndarray) -> bytes:
+    """A record, in one piece."""
+    return b"".join(_parts(ids, rows))
+
+
+def _parts(ids: np.ndarray, rows: np.ndarray) -> list[bytes | memoryview]:
     """A record: those rows first that are not zeros."""
-    full = rows.any(axis=1)
-    body = np.concatenate([ids[full], ids[~full]]).astype("<i4").tobytes() + rows[full].tobytes()
-    head = HEAD.pack(MAGIC, len(ids), int(full.sum()), width, crc32(body), 0)[:-4]
-    return head + crc32(head).to_bytes(4, "little") + body
+    empty = told(rows) == 0
+    empty[empty] = ~rows[empty].any(axis=1)
+    full = rows[~empty] if empty.any() else rows
+    who = np.concatenate([ids[~empty], ids[empty]]).astype("<i4").tobytes()
+    head = HEAD.pack(MAGIC, len(ids), len(full), rows.shape[1], _sum(who, full), 0)[:-4]
+    head += crc32(head).to_bytes(4, "little")
+    body = np.ascontiguousarray(full).reshape(-1).data
+    return [head, who, body, bytes(-(len(head) + len(who) + len(body)) % PAGE)]
 
 
-def records(path: Path, width: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The records of a log, ids and rows; up to one that is torn, but past none that is damaged."""
+def _sum(who: bytes, rows: np.ndarray) -> int:
+    """Of a record's ids and its rows' own checksums."""
+    return crc32(told(rows).tobytes(), crc32(who))
+
+
+def records(path: Path, stride: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The records of a log, ids and sealed rows, up to one that is torn; none may be damaged."""
     with open(path, "rb") as file:
         at, size = 0, os.fstat(file.fileno()).st_size
         while at < size:
-            found = _record(file, size - at, width)
+            file.seek(at)
+            found = _record(file, size - at, stride)
             if found is None:
-                if _more(file, at + 1):
+                if _more(file, at + PAGE, size):
                     raise CheckpointError(f"{path} is damaged at byte {at}")
                 return
             yield found
-            at = file.tell()
+            at = -(-file.tell() // PAGE) * PAGE
 
 
-def _record(file: BinaryIO, left: int, width: int) -> tuple[np.ndarray, np.ndarray] | None:
+def _record(file: BinaryIO, left: int, stride: int) -> tuple[np.ndarray, np.ndarray] | None:
     """The record that begins here, or None where it is not whole."""
-    told = _head(file.read(HEAD.size))
-    if told is None or told[2] != width:
+    counts = _head(file.read(HEAD.size))
+    if counts is None or counts[2] != stride:
         return None
-    count, full, _, sum_ = told
-    length = 4 * count + full * width
-    if HEAD.size + length > left or crc32(body := file.read(length)) != sum_:
+    count, full, _, sum_ = counts
+    if HEAD.size + 4 * count + full * stride > left:
         return None
-    ids = np.frombuffer(body, "<i4", count).astype(np.int64)
-    rows = np.zeros((count, width), np.uint8)
-    rows[:full] = np.frombuffer(body, np.uint8, offset=4 * count).reshape(full, width)
-    return ids, rows
+    who = file.read(4 * count)
+    rows = np.zeros((count, stride), np.uint8)
+    rows[:full] = np.frombuffer(file.read(full * stride), np.uint8).reshape(full, stride)
+    if _sum(who, rows[:full]) != sum_ or len(broken(rows[:full])):
+        return None
+    return np.frombuffer(who, "<i4").astype(np.int64), rows
 
 
 def _head(data: bytes) -> tuple[int, int, int, int] | None:
     if len(data) < HEAD.size:
         return None
-    magic, count, full, width, body, own = HEAD.unpack(data)
-    return (count, full, width, body) if magic == MAGIC and crc32(data[:-4]) == own else None
+    magic, count, full, stride, body, own = HEAD.unpack(data)
+    return (count, full, stride, body) if magic == MAGIC and crc32(data[:-4]) == own else None
 
 
-def _more(file: BinaryIO, at: int) -> bool:
-    """Whether a record begins anywhere after `at`: nothing comes after a torn one."""
-    file.seek(at)
-    data = file.read(BLOCK)
-    while data:
-        place = data.find(MAGIC)
-        while place >= 0:
-            file.seek(at + place)
-            if _head(file.read(HEAD.size)) is not None:
-                return True
-            place = data.find(MAGIC, place + 1)
-        if len(data) < BLOCK:
-            return False
-        at += BLOCK - HEAD.size
-        file.seek(at)
-        data = file.read(BLOCK)
+def _more(file: BinaryIO, at: int, size: int) -> bool:
+    """Whether a record begins at `at` or later: nothing comes after a torn one."""
+    for place in range(at, size, PAGE):
+        file.seek(place)
+        if _head(file.read(HEAD.size)) is not None:
+            return True
     return False
