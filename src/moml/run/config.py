@@ -117,6 +117,9 @@ class Config:
     """bspiderboost: tasks in a large batch, N1; from 1 to problem.n. By default 10."""
     period: int | None = None
     """bspiderboost: iterations from one large batch to the next, q; from 1. By default 3."""
+    memory_dtype: str | None = None
+    """Memories in float32, or in bfloat16: half the bytes; methods with memories. By default
+    float32."""
     memory: str = "ram"
     """Where memories live: ram, or disk where they outgrow it (the run's folder, or memory_dir)."""
     memory_dir: str | None = None
