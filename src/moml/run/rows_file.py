@@ -5,6 +5,7 @@ own memory, and a full disk would end it without a word.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from moml.errors import CheckpointError
 
 SUM = 4  # bytes of a checksum
+LINUX = sys.platform == "linux"
 
 
 class Layout(NamedTuple):
@@ -113,13 +115,14 @@ class RowsFile:
         """A new file of zeros; its place on the disk is taken now, not when it is needed."""
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            os.posix_fallocate(handle, 0, n * (width + SUM))
+            size = n * (width + SUM)
+            os.posix_fallocate(handle, 0, size) if LINUX else os.truncate(handle, size)
         finally:
             os.close(handle)
         return cls(path, width)
 
     def _advise(self, place: int, size: int, how: str) -> None:
-        if hasattr(os, "posix_fadvise"):
+        if LINUX:
             os.posix_fadvise(self._handle, place, size, getattr(os, f"POSIX_FADV_{how}"))
 
     def read(self, ids: np.ndarray) -> np.ndarray:
@@ -153,11 +156,16 @@ class RowsFile:
 
     def sync(self) -> None:
         """Bring all that was written to the disk."""
-        os.fdatasync(self._handle)
+        sync(self._handle)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._handle)
+
+
+def sync(handle: int) -> None:
+    """Bring what was written to a file to the disk."""
+    (os.fdatasync if LINUX else os.fsync)(handle)
 
 
 def write_all(handle: int, data: Any, place: int) -> None:

@@ -6,10 +6,12 @@ first of its rows is overwritten; so one that is torn, the last, has nothing to 
 """
 
 import errno
+import fcntl
 import mmap
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
@@ -17,7 +19,7 @@ from zlib import crc32
 import numpy as np
 
 from moml.errors import CheckpointError
-from moml.run.rows_file import broken, told, write_all
+from moml.run.rows_file import broken, sync, told, write_all
 
 MAGIC = b"\x93moml\x1aun"
 HEAD = struct.Struct("<8sIIIII")  # magic; ids, rows, bytes of a row; checksums of all this, of HEAD
@@ -29,13 +31,9 @@ class Undo:
 
     def __init__(self, path: Path):
         self._end, self._buffer = 0, mmap.mmap(-1, PAGE)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        try:
-            self._handle = os.open(path, flags | getattr(os, "O_DIRECT", 0), 0o600)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            self._handle = os.open(path, flags, 0o600)
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with suppress(OSError):
+            fcntl.fcntl(self._handle, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
         """Bring a record of these sealed rows to the disk."""
@@ -47,8 +45,15 @@ class Undo:
         for part in parts:
             self._buffer[at : at + len(part)] = part
             at += len(part)
-        write_all(self._handle, memoryview(self._buffer)[:size], self._end)
-        os.fdatasync(self._handle)
+        data = memoryview(self._buffer)[:size]
+        try:
+            write_all(self._handle, data, self._end)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            fcntl.fcntl(self._handle, fcntl.F_SETFL, 0)  # not on this disk: through the cache then
+            write_all(self._handle, data, self._end)
+        sync(self._handle)
         self._end += size
 
     def close(self) -> None:

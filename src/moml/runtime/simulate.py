@@ -14,7 +14,7 @@ from moml.types import Algorithm, Hyper, Info, Key, Need, Task, Tasks, Visit
 Stretch = Callable[[Any, Key, Int[Array, ""] | int, Hyper, int], tuple[Any, Info]]
 
 
-Place = Callable[[Any, Int[Array, "*tasks"]], Int[Array, "*tasks"]]  # state, ids -> rows
+Place = Callable[[Any, Int[Array, "..."]], Int[Array, "..."]]  # state, ids -> their rows
 
 
 def drawn(
@@ -59,12 +59,12 @@ def _is_visit(part: Any) -> bool:
     return isinstance(part, Visit)
 
 
-def ids_of(visits: Any) -> list[Int[Array, "*tasks"]]:
+def ids_of(visits: Any) -> list[Int[Array, "..."]]:
     """The ids of a tree of visits, one array a visit."""
     return [visit.ids for visit in jax.tree.leaves(visits, is_leaf=_is_visit)]
 
 
-def with_ids(visits: Any, ids: list[Int[Array, "*tasks"]]) -> Any:
+def with_ids(visits: Any, ids: list[Int[Array, "..."]]) -> Any:
     """The same tree with other ids."""
     leaves, tree = jax.tree.flatten(visits, is_leaf=_is_visit)
     moved = [visit._replace(ids=new) for visit, new in zip(leaves, ids, strict=True)]
