@@ -163,7 +163,7 @@ def test_another_store_is_refused_and_both_are_named(store, tmp_path):
             other(20, rows).forget([3])
     assert other(30, ROWS).flaw(notes) == f"{store.folder} holds 20 tasks; here there are 30"
     assert "of another run" in store.flaw({"rows": ["0123", 0]})
-    with pytest.raises(ConfigError, match=f"holds the memories of {tmp_path}: give another"):
+    with pytest.raises(ConfigError, match=f"holds the memories of {tmp_path}: give another fold"):
         other(20, ROWS, tmp_path / "other").create()
     (store.folder / "rows").write_bytes(b"short")
     assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
