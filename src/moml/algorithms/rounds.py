@@ -190,4 +190,5 @@ def rounds(
         return RoundState(meta, memory), Info(loss, moved)
 
     row = lambda meta: jax.tree.map(lambda rows: rows[0], store(meta))  # all begin alike
-    return Algorithm(first, step, need, need.visits or 1, rounds=Rounds(update, row, server))
+    parts, rows = Rounds(update, row, server), RoundState(meta=False, memory=True)
+    return Algorithm(first, step, need, need.visits or 1, rounds=parts, rows=rows)

@@ -1,0 +1,85 @@
+"""What lies on which device: rows of tasks in blocks of ids, all else everywhere."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+from moml.errors import ConfigError
+from moml.runtime.owners import AXIS
+from moml.tasks.parts import block_of, padded
+from moml.types import Algorithm, Tasks
+
+ROWS, WHOLE = PartitionSpec(AXIS), PartitionSpec()
+
+
+def mesh(devices: int | None = None) -> Mesh:
+    """The devices of all processes, process by process: all of them, or so many of each process.
+
+    >>> mesh(1).size
+    1
+    """
+    every = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    of = [[d for d in every if d.process_index == p] for p in range(jax.process_count())]
+    least = min(map(len, of))
+    if devices is not None and not 1 <= devices <= least:
+        raise ConfigError(f"devices must be from 1 to {least}, those that are here; given {devices}")
+    return Mesh(np.array([device for own in of for device in own[:devices]]), (AXIS,))
+
+
+def specs(algorithm: Algorithm) -> Any:
+    """How the leaves of a state are cut: a prefix of it."""
+    return jax.tree.map(lambda rows: ROWS if rows else WHOLE, algorithm.rows)
+
+
+def shardings(algorithm: Algorithm, mesh: Mesh) -> Any:
+    """Where the leaves of a state lie: a prefix of it."""
+    return jax.tree.map(lambda rows: NamedSharding(mesh, ROWS if rows else WHOLE), algorithm.rows)
+
+
+def spread(algorithm: Algorithm, state: Any, mesh: Mesh) -> Any:
+    """A state from the host onto the mesh, its rows padded; each process places its own part."""
+
+    def place(rows: bool, leaf: Any) -> Array:
+        host = np.asarray(leaf)
+        if not rows:
+            return jax.make_array_from_callback(
+                host.shape, NamedSharding(mesh, WHOLE), lambda at: host[at]
+            )
+        block = block_of(len(host), mesh.size)
+        part = lambda at: padded(host[at[0]], block)
+        shape = (mesh.size * block, *host.shape[1:])
+        return jax.make_array_from_callback(shape, NamedSharding(mesh, ROWS), part)
+
+    return jax.tree.map(place, jax.tree.broadcast(algorithm.rows, state), state)
+
+
+def gathered(algorithm: Algorithm, state: Any, n: int | None) -> Any:
+    """A state back on the host, without padding. Every process then holds all of its n rows."""
+
+    def whole(rows: bool, leaf: Array) -> np.ndarray:
+        if not leaf.is_fully_addressable and rows:
+            everywhere = NamedSharding(leaf.sharding.mesh, WHOLE)
+            leaf = jax.jit(lambda x: x, out_shardings=everywhere)(leaf)
+        return np.asarray(leaf)[:n] if rows else np.asarray(leaf)
+
+    return jax.tree.map(whole, jax.tree.broadcast(algorithm.rows, state), state)
+
+
+def held(tasks: Tasks, mesh: Mesh) -> Any:
+    """The tasks' data on the mesh, each device with its own block; () where all need all."""
+    if tasks.parts is None:
+        return ()
+    here = jax.process_index()
+    own = [(d, device) for d, device in enumerate(mesh.devices) if device.process_index == here]
+    blocks = [jax.device_put(tasks.parts.cut(mesh.size, d), device) for d, device in own]
+
+    def joined(*pieces: Array) -> Array:
+        shape = (mesh.size * len(pieces[0]), *pieces[0].shape[1:])
+        return jax.make_array_from_single_device_arrays(
+            shape, NamedSharding(mesh, ROWS), list(pieces)
+        )
+
+    return jax.tree.map(joined, *blocks)

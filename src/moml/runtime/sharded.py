@@ -1,0 +1,110 @@
+"""Many devices, many processes: one program, each device with the tasks that it owns.
+
+Tasks lie on the devices of a mesh in blocks of ids (see `moml.tasks.parts`): their data, and their
+rows of the state. All else of a state is on every device. The run is that of `simulate`, up to the
+order of a sum: what is drawn hangs on the key and the number of the step alone.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jaxtyping import Array
+
+from moml.algorithms.schedule import Schedule, constant
+from moml.errors import ConfigError
+from moml.runtime import simulate
+from moml.runtime.mesh import ROWS, WHOLE, held, shardings, specs
+from moml.runtime.owners import owners
+from moml.tasks.parts import block_of
+from moml.types import Algorithm, Hyper, Info, Key, Params, Tasks
+
+
+def check(algorithm: Algorithm, tasks: Tasks, mesh: Mesh, name: str = "this method") -> None:
+    """Refuse what cannot be done on many devices, in one line."""
+    if "each" not in inspect.signature(algorithm.step).parameters:
+        raise ConfigError(f"{name} runs on one device only: its steps are not a sum over tasks")
+    if tasks.n is not None and mesh.size > tasks.n:
+        raise ConfigError(
+            f"{mesh.size} devices for n = {tasks.n} tasks: give at most as many devices as tasks"
+        )
+
+
+def first(algorithm: Algorithm, mesh: Mesh) -> Any:
+    """The first state, made on the mesh: (params, hyper) -> state. No device makes all rows."""
+
+    def begin(params: Params, hyper: Hyper) -> Any:
+        state = algorithm.init(params, hyper)
+        rows = jax.tree.broadcast(algorithm.rows, state)
+
+        def pad(rows: bool, leaf: Array) -> Array:
+            more = mesh.size * block_of(len(leaf), mesh.size) - len(leaf) if rows else 0
+            return jax.numpy.pad(leaf, [(0, more)] + [(0, 0)] * (leaf.ndim - 1)) if more else leaf
+
+        return jax.tree.map(pad, rows, state)
+
+    return jax.jit(begin, out_shardings=shardings(algorithm, mesh))
+
+
+def _on_devices(run: Any, algorithm: Algorithm, tasks: Tasks, mesh: Mesh, out: Any) -> Any:
+    """(state, held, key, start, hyper) -> out, where `run` is also given the way through tasks.
+
+    Tasks are fetched on that way, from what the device holds.
+    """
+    block = 0 if tasks.n is None else block_of(tasks.n, mesh.size)
+
+    def own(state: Any, held: Any, *rest: Any) -> Any:
+        return run(owners(tasks, held, mesh.size, block), state, *rest)
+
+    # With check_vma a gradient with respect to w would be summed over devices, in every turn.
+    into = (specs(algorithm), ROWS, WHOLE, WHOLE, WHOLE)
+    return jax.shard_map(own, mesh=mesh, in_specs=into, out_specs=out, check_vma=False)
+
+
+def program(
+    algorithm: Algorithm, tasks: Tasks, mesh: Mesh, schedule: Schedule = constant
+) -> Any:
+    """The compiled stretch: (state, held, key, start, hyper, length) -> state, infos.
+
+    The state given is consumed: memories are updated in place.
+    """
+    drawn = tasks._replace(fetch=lambda ids, samples: samples)
+
+    def run(
+        state: Any, held: Any, key: Key, start: Any, hyper: Hyper, length: int
+    ) -> tuple[Any, Info]:
+        def own(each: Any, state: Any, key: Key, start: Any, hyper: Hyper) -> tuple[Any, Info]:
+            mine = algorithm._replace(step=partial(algorithm.step, each=each))
+            return simulate.stretch(mine, drawn, schedule)(state, key, start, hyper, length)
+
+        out = (specs(algorithm), WHOLE)
+        return _on_devices(own, algorithm, tasks, mesh, out)(state, held, key, start, hyper)
+
+    return jax.jit(run, static_argnums=5, donate_argnums=0)
+
+
+def stretch(
+    algorithm: Algorithm, tasks: Tasks, mesh: Mesh, schedule: Schedule = constant
+) -> simulate.Stretch:
+    """`simulate.compiled(simulate.stretch(...))` on a mesh, for a state that lies there."""
+    run, data = program(algorithm, tasks, mesh, schedule), held(tasks, mesh)
+    return lambda state, key, start, hyper, length: run(state, data, key, start, hyper, length)
+
+
+def fill(
+    algorithm: Algorithm, tasks: Tasks, mesh: Mesh, k: int
+) -> Callable[[Any, Key, Hyper], Any]:
+    """`simulate.fill` on a mesh: each device writes the memories of its own tasks."""
+    drawn, data = tasks._replace(fetch=lambda ids, samples: samples), held(tasks, mesh)
+
+    def own(each: Any, state: Any, key: Key, _: Any, hyper: Hyper) -> Any:
+        write = partial(algorithm.fill, each=each)
+        return simulate.fill(write, drawn, tasks.n, k)(state, key, hyper)
+
+    out = specs(algorithm)
+    run = jax.jit(_on_devices(own, algorithm, tasks, mesh, out), donate_argnums=0)
+    return lambda state, key, hyper: run(state, data, key, (), hyper)
