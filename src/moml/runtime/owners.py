@@ -16,61 +16,62 @@ from jaxtyping import Array, Int
 
 from moml.algorithms.rounds import where
 from moml.algorithms.visits import Each, One, Rows, added
+from moml.tasks.parts import block_of
 from moml.tasks.sampler import fetch
 from moml.types import Memory, Tasks, Visit
 
 AXIS = "tasks"  # of the mesh
 
 
-def owners(tasks: Tasks, held: Any, devices: int, block: int, at_once: int | None = None) -> Each:
+def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) -> Each:
     """A device's share of a visit, and the sum over all devices; inside `shard_map` alone.
 
-    The device has `block` tasks with the arrays `held` (see `Parts`) and reads and writes its own
-    block of a store. It takes ceil(B / devices) tasks at a time, or `at_once` if that is fewer, in
-    as many turns as it owns tasks for; places left over in a turn count for nothing. Tasks without
-    end have no owner: they are dealt out by their place in the visit.
+    The device has the arrays `held` of its tasks (see `Parts`), and reads and writes its own block
+    of a store. It takes ceil(B / devices) tasks at a time, or `at_once` where that is fewer, in as
+    many turns as it owns tasks for; places left over in the last turn count for nothing. Tasks
+    without end have no owner: they are dealt out by their place in the visit.
     """
+    block = 0 if tasks.n is None else block_of(tasks.n, devices)
 
     def each(one: One, rows: Rows | Memory, store: Any, visit: Visit) -> tuple[Any, Any]:
-        count = len(visit.ids)
-        size = min(_share(count, devices), at_once or count)
-        me = jax.lax.axis_index(AXIS)
-        if tasks.n is None:
-            mine = jnp.arange(count, dtype=jnp.int32) // _share(count, devices) == me
-        else:
-            mine = visit.ids // block == me
+        count, me = len(visit.ids), jax.lax.axis_index(AXIS)
+        share = block_of(count, devices)
+        size = min(share, at_once or share)
+        place = lambda size: jnp.arange(size, dtype=jnp.int32)
+        mine = place(count) // share == me if tasks.n is None else visit.ids // block == me
         own = jnp.sum(mine, dtype=jnp.int32)
-        order = jnp.argsort(~mine, stable=True)  # those that are mine, then the others
-        place = jnp.arange(size, dtype=jnp.int32)
+        order = jnp.argsort(~mine, stable=True)  # my tasks, then the others
+        here = tasks._replace(fetch=_local(tasks, held, block * me))
 
-        def turn(store: Any, done: Int[Array, ""]) -> tuple[Any, Any]:
-            real = done + place < own
-            at = order[jnp.where(real, done + place, 0)]  # left over: the first once more
+        def turn(done: Int[Array, ""]) -> tuple[Any, Visit, Any]:
+            """Which places of a turn are real, who is there, and which rows of the store."""
+            real = done + place(size) < own
+            at = order[jnp.where(real, done + place(size), 0)]  # left over: the first once more
             some = jax.tree.map(lambda x: x[at], visit)
-            local = some.ids - block * me
-            here = tasks._replace(fetch=_local(tasks, held, block * me))
-            each, kept = jax.vmap(one)(rows.read(store, local), fetch(some, here))
-            total = added(where(real, each, optax.tree.zeros_like(each)))
-            # What is past the last row is not written.
-            return total, rows.write(store, jnp.where(real, local, block + place), kept)
+            return real, some, jnp.where(real, some.ids - block * me, block + place(size))
 
-        def more(carry: Any) -> tuple[Any, Any, Any]:
-            done, total, store = carry
-            new, store = turn(store, done)
-            return done + size, optax.tree.add(total, new), store
+        def visited(near: Any, done: Int[Array, ""]) -> tuple[Any, Any]:
+            real, some, _ = turn(done)
+            each, kept = jax.vmap(one)(near, fetch(some, here))
+            return added(where(real, each, optax.tree.zeros_like(each))), kept
 
+        def more(carry: Any) -> tuple[Any, Any, Any, Any]:
+            done, total, store, near = carry
+            new, kept = visited(near, done)
+            store = rows.write(store, turn(done)[2], kept)  # past the last row: not written
+            near = rows.read(store, turn(done + size)[2])
+            return done + size, optax.tree.add(total, new), store, near
+
+        # A turn's rows are read before it begins: XLA would copy a store that it reads in places.
         zero = jnp.zeros((), jnp.int32)
-        like = jax.eval_shape(lambda store: turn(store, zero)[0], store)
+        near = rows.read(store, turn(zero)[2])
+        like = jax.eval_shape(lambda near: visited(near, zero)[0], near)
         start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
         left = lambda carry: carry[0] < own
-        _, total, store = jax.lax.while_loop(left, more, (zero, start, store))
+        _, total, store, _ = jax.lax.while_loop(left, more, (zero, start, store, near))
         return summed(total), store
 
     return each
-
-
-def _share(count: int, devices: int) -> int:
-    return -(-count // devices)
 
 
 def _local(tasks: Tasks, held: Any, first: Int[Array, ""]) -> Callable[[Any, Any], Any]:

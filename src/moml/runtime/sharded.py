@@ -50,48 +50,47 @@ def first(algorithm: Algorithm, mesh: Mesh) -> Any:
     return jax.jit(begin, out_shardings=shardings(algorithm, mesh))
 
 
-def _on_devices(run: Any, algorithm: Algorithm, tasks: Tasks, mesh: Mesh, out: Any) -> Any:
-    """(state, held, key, start, hyper) -> out, where `run` is also given the way through tasks.
-
-    Tasks are fetched on that way, from what the device holds.
-    """
-    block = 0 if tasks.n is None else block_of(tasks.n, mesh.size)
-
-    def own(state: Any, held: Any, *rest: Any) -> Any:
-        return run(owners(tasks, held, mesh.size, block), state, *rest)
-
-    # With check_vma a gradient with respect to w would be summed over devices, in every turn.
-    into = (specs(algorithm), ROWS, WHOLE, WHOLE, WHOLE)
-    return jax.shard_map(own, mesh=mesh, in_specs=into, out_specs=out, check_vma=False)
-
-
 def program(
-    algorithm: Algorithm, tasks: Tasks, mesh: Mesh, schedule: Schedule = constant
+    algorithm: Algorithm,
+    tasks: Tasks,
+    mesh: Mesh,
+    schedule: Schedule = constant,
+    *,
+    at_once: int | None = None,
 ) -> Any:
     """The compiled stretch: (state, held, key, start, hyper, length) -> state, infos.
 
-    The state given is consumed: memories are updated in place.
+    The state given is consumed: memories are updated in place. `at_once` tasks run side by side on
+    a device; None: the devices' equal shares of a step.
     """
-    drawn = tasks._replace(fetch=lambda ids, samples: samples)
+    check(algorithm, tasks, mesh)
 
     def run(
         state: Any, held: Any, key: Key, start: Any, hyper: Hyper, length: int
     ) -> tuple[Any, Info]:
-        def own(each: Any, state: Any, key: Key, start: Any, hyper: Hyper) -> tuple[Any, Info]:
+        def own(state: Any, held: Any, key: Key, start: Any, hyper: Hyper) -> tuple[Any, Info]:
+            each = owners(tasks, held, mesh.size, at_once)
             mine = algorithm._replace(step=partial(algorithm.step, each=each))
-            return simulate.stretch(mine, drawn, schedule)(state, key, start, hyper, length)
+            train = simulate.stretch(mine, _unfetched(tasks), schedule)
+            return train(state, key, start, hyper, length)
 
         out = (specs(algorithm), WHOLE)
-        return _on_devices(own, algorithm, tasks, mesh, out)(state, held, key, start, hyper)
+        return _on_devices(own, algorithm, mesh, out)(state, held, key, start, hyper)
 
     return jax.jit(run, static_argnums=5, donate_argnums=0)
 
 
 def stretch(
-    algorithm: Algorithm, tasks: Tasks, mesh: Mesh, schedule: Schedule = constant
+    algorithm: Algorithm,
+    tasks: Tasks,
+    mesh: Mesh,
+    schedule: Schedule = constant,
+    *,
+    at_once: int | None = None,
 ) -> simulate.Stretch:
     """`simulate.compiled(simulate.stretch(...))` on a mesh, for a state that lies there."""
-    run, data = program(algorithm, tasks, mesh, schedule), held(tasks, mesh)
+    run = program(algorithm, tasks, mesh, schedule, at_once=at_once)
+    data = held(tasks, mesh)
     return lambda state, key, start, hyper, length: run(state, data, key, start, hyper, length)
 
 
@@ -99,12 +98,32 @@ def fill(
     algorithm: Algorithm, tasks: Tasks, mesh: Mesh, k: int
 ) -> Callable[[Any, Key, Hyper], Any]:
     """`simulate.fill` on a mesh: each device writes the memories of its own tasks."""
-    drawn, data = tasks._replace(fetch=lambda ids, samples: samples), held(tasks, mesh)
+    check(algorithm, tasks, mesh)
+    write, n = algorithm.fill, tasks.n
+    if write is None or n is None:
+        raise ConfigError("this method has no memories to fill")
 
-    def own(each: Any, state: Any, key: Key, _: Any, hyper: Hyper) -> Any:
-        write = partial(algorithm.fill, each=each)
-        return simulate.fill(write, drawn, tasks.n, k)(state, key, hyper)
+    def own(state: Any, held: Any, key: Key, hyper: Hyper) -> Any:
+        some = partial(write, each=owners(tasks, held, mesh.size))
+        return simulate.fill(some, _unfetched(tasks), n, k)(state, key, hyper)
 
-    out = specs(algorithm)
-    run = jax.jit(_on_devices(own, algorithm, tasks, mesh, out), donate_argnums=0)
-    return lambda state, key, hyper: run(state, data, key, (), hyper)
+    run = jax.jit(_on_devices(own, algorithm, mesh, specs(algorithm)), donate_argnums=0)
+    data = held(tasks, mesh)
+    return lambda state, key, hyper: run(state, data, key, hyper)
+
+
+def _unfetched(tasks: Tasks) -> Tasks:
+    """Tasks as all devices draw them: `owners` fetch what was drawn, each its own."""
+    return tasks._replace(fetch=lambda ids, drawn: drawn)
+
+
+def _on_devices(own: Any, algorithm: Algorithm, mesh: Mesh, out: Any) -> Any:
+    """`own` of a state, of what a device holds, and of what all devices are given alike."""
+
+    def run(state: Any, held: Any, *alike: Any) -> Any:
+        into = (specs(algorithm), ROWS, *(WHOLE for _ in alike))
+        # With check_vma a gradient by w would be summed over devices, in every turn.
+        spread = jax.shard_map(own, mesh=mesh, in_specs=into, out_specs=out, check_vma=False)
+        return spread(state, held, *alike)
+
+    return run
