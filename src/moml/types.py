@@ -131,10 +131,10 @@ class Algorithm(NamedTuple):
     """A method: two pure functions, and what `step` wants to be given."""
 
     init: Callable[[Params, Hyper], Any]
-    step: Callable[[Any, Any, Hyper], tuple[Any, Info]]  # state, visits, hyper
+    step: Callable[..., tuple[Any, Info]]  # state, visits, hyper; most take `each`, see `visits`
     needs: Any  # a tree of Need; `step` is given the same tree with a Visit in each place
     iterations: int = 1  # the paper's iterations in one call of `step`: Spider's q, LocalMOML's H
-    fill: Callable[[Any, Visit, Hyper], Any] | None = None  # eager memories: write these tasks'
+    fill: Callable[..., Any] | None = None  # state, visit, hyper: write these tasks' memories
     rounds: Rounds | None = None  # of the federated methods
     rows: Any = False  # a prefix of the state: True where leaves have a row of every task
 

@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.runtime.many_devices import CASES, result
+from tests.runtime.many_devices import CASES
 
 ROOT = Path(__file__).parents[2]
 FEDERATED = ("localmoml", "per-fedavg", "pfedme", "fedavg")
@@ -47,6 +46,19 @@ def check(name, found):
     assert found["sent"] == [["all-reduce", 8 * (found["model"] + losses)]], name
 
 
+def on_two(*names, seconds):
+    """These cases, or all, on one device of each of two processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    both = said(*(start(address, number, *names) for number in "01"), seconds=seconds)
+    for found in both:
+        assert found["devices"] == 2
+        assert found["runs"].keys() == set(names or CASES)
+        for name, run in found["runs"].items():
+            check(name, run)
+
+
 def test_eight_devices():
     [found] = said(start(devices=8), seconds=300)
     assert found["devices"] == 8
@@ -55,10 +67,18 @@ def test_eight_devices():
         check(name, found["runs"][name])
     assert found["moved_on"] < 1e-12
     assert found["filled"] < 1e-12
-    assert found["beside_nan"] < 1e-12
-    for needed, rows in found["beside"].values():
-        assert needed < rows / 10  # memories are not copied
+    needed, rows = found["beside"]
+    assert needed < rows / 10  # memories are not copied
     method, few, many = found["refused"]
     assert "one device" in method
     assert "8 devices" in few and "n = 5" in few
     assert "1 to 8" in many and "given 9" in many
+
+
+def test_two_processes():
+    on_two("v2", "localmoml carried, lossy", seconds=120)
+
+
+@pytest.mark.slow
+def test_two_processes_all_methods():
+    on_two(seconds=600)

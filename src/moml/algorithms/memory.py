@@ -177,5 +177,5 @@ def debiased_ema(n: int, p_visit: float) -> Memory:
         )
 
     recall = lambda store, ids: (read(store, ids), jnp.ones_like(ids, bool))
-    rows = Lazy(m=False, now=False, offset=True, touched=True)
+    rows = Lazy._make([False, False, True, True])
     return Memory(init, tick, read, _debiased_mix(p_visit), write, recall, rows)

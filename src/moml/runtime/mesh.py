@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
@@ -25,9 +26,7 @@ def mesh(devices: int | None = None) -> Mesh:
     of = [[d for d in every if d.process_index == p] for p in range(jax.process_count())]
     least = min(map(len, of))
     if devices is not None and not 1 <= devices <= least:
-        raise ConfigError(
-            f"devices must be from 1 to {least}, those that are here; given {devices}"
-        )
+        raise ConfigError(f"devices must be from 1 to {least}, all that are here; given {devices}")
     return Mesh(np.array([device for own in of for device in own[:devices]]), (AXIS,))
 
 
@@ -62,10 +61,10 @@ def gathered(algorithm: Algorithm, state: Any, n: int | None) -> Any:
     """A state back on the host, without padding. Every process then holds all of its n rows."""
 
     def whole(rows: bool, leaf: Array) -> np.ndarray:
-        if not leaf.is_fully_addressable and rows:
-            everywhere = NamedSharding(leaf.sharding.mesh, WHOLE)
-            leaf = jax.jit(lambda x: x, out_shardings=everywhere)(leaf)
-        return np.asarray(leaf)[:n] if rows else np.asarray(leaf)
+        if not rows:
+            return np.asarray(leaf)
+        host = leaf if leaf.is_fully_addressable else process_allgather(leaf, tiled=True)
+        return np.asarray(host)[:n]
 
     return jax.tree.map(whole, jax.tree.broadcast(algorithm.rows, state), state)
 

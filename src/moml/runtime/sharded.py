@@ -43,7 +43,7 @@ def first(algorithm: Algorithm, mesh: Mesh) -> Any:
 
         def pad(rows: bool, leaf: Array) -> Array:
             more = mesh.size * block_of(len(leaf), mesh.size) - len(leaf) if rows else 0
-            return jax.numpy.pad(leaf, [(0, more)] + [(0, 0)] * (leaf.ndim - 1)) if more else leaf
+            return jnp.pad(leaf, [(0, more)] + [(0, 0)] * (leaf.ndim - 1)) if more else leaf
 
         return jax.tree.map(pad, rows, state)
 
