@@ -53,6 +53,7 @@ class Job(NamedTuple):
     score: Callable[[Any], Any]  # carry -> error on unseen tasks, of each member
     samples: Callable[[int], int]  # drawn in so many steps
     cost: Spending | None = None  # of the rounds from one on, so many, where there are rounds
+    place: Any = None  # a `moml.run.mesh_job.Place`, where a carry lies on many devices
 
 
 class Members(NamedTuple):
@@ -131,16 +132,21 @@ def sizes_of(config: Config) -> dict[str, float | None]:
     return {name: getattr(config, name) for name in Hyper._fields}
 
 
-def single(config: Config, plan: Plan | None = None, params: Params | None = None) -> Job:
+def single(
+    config: Config,
+    plan: Plan | None = None,
+    params: Params | None = None,
+    program: Any = None,
+) -> Job:
     """One training: it stops where it diverges. `plan` is the configuration's, if it is there.
 
-    It starts from `params`, or from the seed's own.
+    It starts from `params`, or from the seed's own. `program` runs a stretch in its own way.
     """
     plan = plan_of(config) if plan is None else plan
     params = plan.built.init(init_key(config.seed)) if params is None else params
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key = run_key(config.seed)
-    program = simulate.compiled(plan.run)
+    program = simulate.compiled(plan.run) if program is None else program
     finite, score = jax.jit(all_finite), jax.jit(plan.score)
 
     def first() -> Any:

@@ -44,14 +44,14 @@ def spread(algorithm: Algorithm, state: Any, mesh: Mesh) -> Any:
     """A state from the host onto the mesh, its rows padded; each process places its own part."""
 
     def place(rows: bool, leaf: Any) -> Array:
-        host = np.asarray(leaf)
         if not rows:
+            host = np.asarray(leaf)
             return jax.make_array_from_callback(
                 host.shape, NamedSharding(mesh, WHOLE), lambda at: host[at]
             )
-        block = block_of(len(host), mesh.size)
-        part = lambda at: padded(host[at[0]], block)
-        shape = (mesh.size * block, *host.shape[1:])
+        block = block_of(len(leaf), mesh.size)
+        part = lambda at: padded(leaf[at[0]], block)  # just the rows of a device
+        shape = (mesh.size * block, *leaf.shape[1:])
         return jax.make_array_from_callback(shape, NamedSharding(mesh, ROWS), part)
 
     return jax.tree.map(place, jax.tree.broadcast(algorithm.rows, state), state)
