@@ -215,8 +215,8 @@ def refused() -> list[str]:
     plain = Algorithm(lambda params, hyper: params, lambda state, visit, hyper: state, Need(2))
     v1 = method("moml-v1", loss, n=5, k=2).algorithm
     return [
-        words(lambda: sharded.stretch(plain, world.tasks, mesh())),
-        words(lambda: sharded.stretch(v1, few, mesh())),
+        words(lambda: sharded.program(plain, world.tasks, mesh())),
+        words(lambda: sharded.program(v1, few, mesh())),
         words(lambda: mesh(9)),
     ]
 
