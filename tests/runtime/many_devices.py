@@ -1,7 +1,7 @@
 """Runs on a mesh beside the same runs on one device, for whoever has the devices to compare them.
 
-`python -m tests.runtime.many_devices` does it on all devices of its process; with a coordinator's
-address and 0 or 1 after it, and names of cases if not all, it is one of two processes.
+`python -m tests.runtime.many_devices CASE ...` does it on all devices of its process; with a
+coordinator's address and 0 or 1 before the cases it is one of two processes.
 """
 
 import json
@@ -23,7 +23,7 @@ from moml.runtime import sharded, simulate
 from moml.runtime.mesh import gathered, held, mesh, spread
 from moml.runtime.traffic import collectives
 from moml.tasks import from_arrays, from_rows, sine
-from moml.types import Batch, Tasks
+from moml.types import Algorithm, Batch, Need, Tasks
 from tests.algorithms.common import HYPER, World, data, loss, sigmoid_world
 
 N, STEPS = 25, 50  # blocks of four on eight devices: one has a single task, one none
@@ -87,6 +87,17 @@ CASES = {
     "pfedme": Case("pfedme", _in_arrays, 5, {"prox": 0.8, "prox_steps": 3}),
     "fedavg, lossy": Case("fedavg", lambda: _in_arrays(SIZES), 12, LOSSY, at_once=1),
 }
+MORE = {
+    "v1 on three": Case("moml-v1", _in_rows, 10, devices=3),
+    "v2 direct": Case("moml-v2", _waves, 4, {"direct": True}),
+    "scgd": Case("scgd", _waves, 3),
+    "maml": Case("maml", _in_rows, 9, {"independent_hessian": True}),
+    "meta-sgd": Case("meta-sgd", _in_arrays, 5),
+    "bspiderboost": Case("bspiderboost", _in_arrays, 3),
+    "reptile": Case("reptile", _in_rows, 5),
+    "localmoml carried": Case("localmoml", _waves, 12, {"carried": True}, at_once=1),
+    "ditto, lossy": Case("ditto", _in_rows, 5, LOSSY),
+}
 
 
 def poisoned(algorithm: Any, n: int | None, state: Any) -> Any:
@@ -119,7 +130,7 @@ class Runs(NamedTuple):
         got = (gathered(self.algorithm, many[0], self.tasks.n), many[1:])
         pairs = zip(jax.tree.leaves(got), jax.tree.leaves(one), strict=True)
         gap = lambda a, b: np.max(np.abs(a - b) / np.maximum(np.abs(b), 1), initial=0.0)
-        return float(max(gap(np.asarray(a, float), np.asarray(b, float)) for a, b in pairs))
+        return float(np.max([gap(np.asarray(a, float), np.asarray(b, float)) for a, b in pairs]))
 
 
 def compiled(case: Case, world: World | None = None) -> Runs:
@@ -148,7 +159,7 @@ def compiled(case: Case, world: World | None = None) -> Runs:
 
 @cache
 def of_case(name: str) -> Runs:
-    return compiled(CASES[name])
+    return compiled((CASES | MORE)[name])
 
 
 def result(name: str) -> dict[str, Any]:
@@ -179,7 +190,7 @@ def filled() -> float:
     begun = sharded.first(algorithm, mesh())(params, hyper)
     got = gathered(algorithm, sharded.fill(algorithm, tasks, mesh(), 2)(begun, KEY(), hyper), n)
     pairs = zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)
-    return float(max(np.max(np.abs(a - np.asarray(b))) for a, b in pairs))
+    return float(np.max([np.max(np.abs(a - np.asarray(b))) for a, b in pairs]))
 
 
 def beside() -> tuple[int, int]:
@@ -201,28 +212,27 @@ def refused() -> list[str]:
         return "nothing was refused"
 
     world, few = _in_arrays(), from_arrays(*data(5))
-    spider = method("bspiderboost", loss, n=N, k=2).algorithm
+    plain = Algorithm(lambda params, hyper: params, lambda state, visit, hyper: state, Need(2))
     v1 = method("moml-v1", loss, n=5, k=2).algorithm
     return [
-        words(lambda: sharded.stretch(spider, world.tasks, mesh())),
-        words(lambda: sharded.stretch(v1, few, mesh())),
+        words(lambda: sharded.program(plain, world.tasks, mesh())),
+        words(lambda: sharded.program(v1, few, mesh())),
         words(lambda: mesh(9)),
     ]
 
 
-def main() -> None:
+def main(*words: str) -> None:
     """Print what was found, in JSON."""
-    if len(sys.argv) > 1:
-        coordinator, number, names = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    met = bool(words) and ":" in words[0]
+    if met:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(coordinator, 2, number)
-        said = {"runs": {name: result(name) for name in names or CASES}, "devices": mesh().size}
-    else:
-        said = {"runs": {name: result(name) for name in CASES}, "devices": mesh().size}
+        jax.distributed.initialize(words[0], 2, int(words[1]))
+    said = {"runs": {name: result(name) for name in words[2 * met :]}, "devices": mesh().size}
+    if not met:
         checks = (moved_on, filled, beside, refused)
         said |= {check.__name__: check() for check in checks}
     print(json.dumps(said))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -80,20 +80,6 @@ def program(
     return jax.jit(run, static_argnums=5, donate_argnums=0)
 
 
-def stretch(
-    algorithm: Algorithm,
-    tasks: Tasks,
-    mesh: Mesh,
-    schedule: Schedule = constant,
-    *,
-    at_once: int | None = None,
-) -> simulate.Stretch:
-    """`simulate.compiled(simulate.stretch(...))` on a mesh, for a state that lies there."""
-    run = program(algorithm, tasks, mesh, schedule, at_once=at_once)
-    data = held(tasks, mesh)
-    return lambda state, key, start, hyper, length: run(state, data, key, start, hyper, length)
-
-
 def fill(
     algorithm: Algorithm, tasks: Tasks, mesh: Mesh, k: int
 ) -> Callable[[Any, Key, Hyper], Any]:
