@@ -168,7 +168,7 @@ def test_when_none_is_good_nothing_is_deleted(tmp_path, caplog):
 
 def test_a_newer_format_is_refused_by_name(tmp_path, monkeypatch):
     filled(tmp_path, 1)
-    monkeypatch.setattr(checkpoint, "FORMAT", 7)
+    monkeypatch.setattr(checkpoint, "PLAIN", 7)
     filled(tmp_path, 2)
     monkeypatch.undo()
     assert load(tmp_path).step == 1

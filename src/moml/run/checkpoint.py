@@ -32,7 +32,7 @@ from moml.run.leaves import load_leaves, save_leaves
 from moml.run.shares import Share, load_shares, save_shares
 from moml.run.team import ALONE, Team, nothing
 
-FORMAT = 2  # 1 has no rows of several processes
+FORMAT, PLAIN = 2, 1  # with rows of several processes, and without
 PARTIAL, SWAPPED, OLD = ".writing-", ".swapped-", ".old-"
 log = logging.getLogger("moml")
 Usable = Callable[[dict[str, Any]], str | None]  # why a checkpoint with these notes is no good
@@ -109,7 +109,7 @@ class Checkpoints:
         copied = jax.tree.map(own, state)
         score = float(score) if score is not None and math.isfinite(score) else None
         several = any(isinstance(leaf, Share) for leaf in jax.tree.leaves(copied))
-        about = {"format": FORMAT if several else 1, "step": step, "score": score}
+        about = {"format": FORMAT if several else PLAIN, "step": step, "score": score}
         text = json.dumps(about | {"info": info, "leaves": _names(copied)}, indent=1) + "\n"
         self._job = self._pool.submit(self._write, step, jax.tree.leaves(copied), text)
 
