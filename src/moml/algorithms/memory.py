@@ -179,3 +179,29 @@ def debiased_ema(n: int, p_visit: float) -> Memory:
     recall = lambda store, ids: (read(store, ids), jnp.ones_like(ids, bool))
     rows = Lazy._make([False, False, True, True])
     return Memory(init, tick, read, _debiased_mix(p_visit), write, recall, rows)
+
+
+class Offsets(NamedTuple):
+    """The rows of v2's lazy store."""
+
+    offset: Personal
+    touched: Clock
+
+
+def parted(store: Any) -> tuple[Any, Any]:
+    """What is common to all tasks, and what has a row for each; `whole` puts it together again.
+
+    The rows are a pair: a memory's numbers, and the counts or clocks that go with them. Not of the
+    direct form of v2, which moves all rows at every step.
+    """
+    if isinstance(store, Lazy):
+        nobody = Clock((), ())  # type: ignore[arg-type]
+        return store._replace(offset=(), touched=nobody), Offsets(store.offset, store.touched)
+    return (), store
+
+
+def whole(common: Any, rows: Any) -> Any:
+    """A store from its two parts; it may hold the rows of some tasks only."""
+    if isinstance(common, Lazy):
+        return common._replace(offset=rows.offset, touched=rows.touched)
+    return rows

@@ -18,8 +18,9 @@ from moml.algorithms.adapt import (
 )
 from moml.algorithms.curvature import exact, finite_difference, first_order
 from moml.algorithms.outer import is_direction
+from moml.algorithms.packed import packed
 from moml.errors import ConfigError, check_count
-from moml.types import Adapt, Params
+from moml.types import Adapt, Memory, Params
 
 CURVATURES = {
     "exact": exact,
@@ -27,6 +28,10 @@ CURVATURES = {
     "finite-difference": finite_difference(),
 }
 STEP_SIZES = {"given": gradient_steps, "parameter": learned_steps, "layer": layer_steps}
+MEMORY_DTYPES: dict[str, Callable[[Memory], Memory]] = {
+    "float32": lambda memory: memory,  # or whatever the parameters are
+    "bfloat16": packed,
+}
 # What one step of an adaptation costs on the way back: gradients, Hessian-vector products.
 WAY_BACK = {"exact": (0, 1), "first-order": (0, 0), "finite-difference": (2, 0)}
 
@@ -51,6 +56,7 @@ class Options:
     eager: bool = False  # fill all memories before training
     two_batches: bool = False  # v2: the paper's separate batch for the memories
     direct: bool = False  # v2: move every memory at every step, O(n d)
+    memory_dtype: str = "float32"  # or bfloat16: memories in half the space
     shots: int | None = None  # moml: how many samples a user will adapt on
     test_steps: int = 1  # moml: how many steps a user will adapt with
     iterations: int | None = None  # moml: how long training will be; `fit` and `sweep` know it
@@ -91,7 +97,11 @@ def check_options(o: Options) -> Options:
             check_count(name, getattr(o, name))
     if o.n is not None and o.tasks_per_step > o.n:
         raise ConfigError(f"tasks_per_step = {o.tasks_per_step} of only n = {o.n} tasks")
-    words: dict[str, list[str]] = {"curvature": [*CURVATURES], "step_sizes": [*STEP_SIZES]}
+    words: dict[str, list[str]] = {
+        "curvature": [*CURVATURES],
+        "step_sizes": [*STEP_SIZES],
+        "memory_dtype": [*MEMORY_DTYPES],
+    }
     for name, allowed in words.items():
         value = getattr(o, name)
         if not isinstance(value, str) or value not in allowed:
@@ -104,6 +114,8 @@ def check_options(o: Options) -> Options:
         raise ConfigError("straggle needs local_steps of 2 and more: nobody does fewer than 1")
     if o.both_ways and o.independent_hessian:
         raise ConfigError("both_ways takes S2 from S1 and from S3: leave out independent_hessian")
+    if o.direct and o.memory_dtype != "float32":
+        raise ConfigError("direct moves every memory at every step: it has them in float32 alone")
     for name in ("leaves", "tied"):
         if not callable(getattr(o, name)):
             given = getattr(o, name)

@@ -14,7 +14,13 @@ from moml.algorithms.federated import Work
 from moml.algorithms.heads import prototypes
 from moml.algorithms.matching import match_beta
 from moml.algorithms.moml import TwoBatches, single_node, two_batches
-from moml.algorithms.options import CURVATURES, STEP_SIZES, Options, check_options
+from moml.algorithms.options import (
+    CURVATURES,
+    MEMORY_DTYPES,
+    STEP_SIZES,
+    Options,
+    check_options,
+)
 from moml.algorithms.options import number_of_tasks as _count
 from moml.algorithms.outer import nasa
 from moml.algorithms.personal import both_ways, personal_step
@@ -84,19 +90,19 @@ def _without_memory(loss: Loss, adapt: Adapt, o: Options) -> Parts:
 
 
 def _v1(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    kept = memories.ema(_count(o))
+    kept = MEMORY_DTYPES[o.memory_dtype](memories.ema(_count(o)))
     visiting = both_ways if o.both_ways else personal_step
     return single_node(loss, adapt, kept, _outer(o), _need(o, o.tasks_per_step), visiting), kept
 
 
 def _v1_all_tasks(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    kept = memories.ema(_count(o))
+    kept = MEMORY_DTYPES[o.memory_dtype](memories.ema(_count(o)))
     return single_node(loss, adapt, kept, _outer(o), _need(o, _count(o))), kept
 
 
 def _v2(loss: Loss, adapt: Adapt, o: Options) -> Parts:
     kind = memories.debiased_ema_direct if o.direct else memories.debiased_ema
-    kept = kind(_count(o), o.tasks_per_step / _count(o))
+    kept = MEMORY_DTYPES[o.memory_dtype](kind(_count(o), o.tasks_per_step / _count(o)))
     b, k = o.tasks_per_step, o.k
     if not o.two_batches:
         return single_node(loss, adapt, kept, _outer(o), _need(o, b)), kept
@@ -148,21 +154,21 @@ RECIPES: dict[str, Recipe] = {
         _v1,
         eta=0.005,
         beta=0.3,
-        takes=("independent_hessian", "both_ways", "eager"),
+        takes=("independent_hessian", "both_ways", "eager", "memory_dtype"),
     ),
     "moml-v2": Recipe(
         "the de-biased average: idle tasks move too",
         _v2,
         eta=0.005,
         beta=0.1,
-        takes=("independent_hessian", "eager", "two_batches", "direct"),
+        takes=("independent_hessian", "eager", "two_batches", "direct", "memory_dtype"),
     ),
     "scgd": Recipe(
         "v1 over all n tasks, plain step",
         _v1_all_tasks,
         eta=0.05,
         beta=0.5,
-        takes=("independent_hessian", "eager"),
+        takes=("independent_hessian", "eager", "memory_dtype"),
     ),
     "nasa": Recipe(
         "v1 over all n tasks, averaged gradient",
@@ -170,7 +176,7 @@ RECIPES: dict[str, Recipe] = {
         eta=0.05,
         beta=0.5,
         gamma=0.1,
-        takes=("independent_hessian", "eager"),
+        takes=("independent_hessian", "eager", "memory_dtype"),
         fixed={"outer": nasa()},
     ),
     "bspiderboost": Recipe(
@@ -191,7 +197,7 @@ RECIPES: dict[str, Recipe] = {
         federated.with_memory,
         eta=0.005,
         beta=0.3,
-        takes=("independent_hessian", "restart_samples", "carried", *_ROUNDS),
+        takes=("independent_hessian", "restart_samples", "carried", "memory_dtype", *_ROUNDS),
         fixed={"outer": None},
         work=federated.memory_work,
     ),
@@ -257,7 +263,7 @@ RECIPES: dict[str, Recipe] = {
         _v1,
         eta=0.005,
         beta=_matched,
-        takes=("both_ways", "eager", "shots", "test_steps", "iterations"),
+        takes=("both_ways", "eager", "memory_dtype", "shots", "test_steps", "iterations"),
         usual=_ADAM | {"both_ways": True},
     ),
 }
@@ -292,6 +298,8 @@ def method(name: str, loss: Loss, **options: Any) -> Method:
         raise ConfigError(f"large_tasks = {o.large_tasks} of only n = {o.n} tasks")
     if o.carried and o.restart_samples is not None:
         raise ConfigError("a carried memory is not restarted: leave out restart_samples or carried")
+    if "carried" in recipe.takes and not o.carried and o.memory_dtype != "float32":
+        raise ConfigError(f"{name} keeps no memory between rounds: memory_dtype needs carried")
     adaptation = recipe.adaptation(loss, o) if o.adapt is None else o.adapt
     algorithm, memory = recipe.build(loss, adaptation(o.inner_steps), o)
     beta = recipe.beta(o) if callable(recipe.beta) else recipe.beta

@@ -122,6 +122,7 @@ def towards_mean(rate: Scalar) -> Callable[[Meta, Meta], Meta]:
     return lambda meta, mean: optax.incremental_update(mean, meta, rate)
 
 
+ROWS = Rows(take, put)  # of a store that holds rows as they are
 CACHE = 2 << 20  # bytes of models that a processor works on without waiting for its memory
 
 
@@ -154,13 +155,15 @@ def rounds(
     need: Need,
     *,
     store: Callable[[Meta], Any] = lambda meta: (),
+    rows: Rows = ROWS,
     server: Callable[[Meta, Meta], Meta] = lambda meta, mean: mean,
     at_once: int | None = None,
 ) -> Algorithm:
     """Rounds of a client update; `server` makes the new model of the old one and the mean.
 
-    `store` makes the rows of all clients at the start. `at_once` clients run side by side, the
-    others after them; None: on a processor as many as fit into its cache, on other devices all.
+    `store` makes the rows of all clients at the start, `rows` reads and writes them. `at_once`
+    clients run side by side, the others after them; None: on a processor as many as fit into its
+    cache, on other devices all.
     """
 
     def first(params: Params, hyper: Hyper) -> RoundState:
@@ -180,7 +183,7 @@ def rounds(
             return (*sent, done.loss), where(turnout.present, done.row, row)
 
         go = _slices(state.meta, len(visit.ids), at_once) if each is None else each
-        total, memory = go(client, Rows(take, put), state.memory, visit)
+        total, memory = go(client, rows, state.memory, visit)
         mean, loss = heard(total[:2], visit)
         meta = server(state.meta, mean)
         if visit.turnout is not None:  # where nobody answers the model stays
@@ -189,6 +192,7 @@ def rounds(
         moved = norm(optax.tree.sub(state.meta, meta))
         return RoundState(meta, memory), Info(loss, moved)
 
-    row = lambda meta: jax.tree.map(lambda rows: rows[0], store(meta))  # all begin alike
-    parts, rows = Rounds(update, row, server), RoundState(meta=False, memory=True)
-    return Algorithm(first, step, need, need.visits or 1, rounds=parts, rows=rows)
+    anybody = jnp.zeros(1, jnp.int32)  # all begin alike
+    row = lambda meta: jax.tree.map(lambda each: each[0], rows.read(store(meta), anybody))
+    parts, marks = Rounds(update, row, server), RoundState(meta=False, memory=True)
+    return Algorithm(first, step, need, need.visits or 1, rounds=parts, rows=marks)

@@ -5,12 +5,13 @@ from numbers import Real
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
+import jax
 import numpy as np
 import optax
 
 from moml.algorithms.adapt import named
 from moml.algorithms.options import Options
-from moml.algorithms.recipes import RECIPES, method
+from moml.algorithms.recipes import RECIPES, Method, method
 from moml.errors import ConfigError, check_count
 from moml.run.problems import (
     PROBLEMS,
@@ -116,6 +117,13 @@ class Config:
     """bspiderboost: tasks in a large batch, N1; from 1 to problem.n. By default 10."""
     period: int | None = None
     """bspiderboost: iterations from one large batch to the next, q; from 1. By default 3."""
+    memory_dtype: str | None = None
+    """Memories in float32, or in bfloat16: half the bytes; methods with memories. By default
+    float32."""
+    memory: str = "ram"
+    """Where memories live: ram, or disk where they outgrow it (the run's folder, or memory_dir)."""
+    memory_dir: str | None = None
+    """Folder for memories on disk. By default memory in the run's folder."""
     schedule: str = "drop"
     """Of eta: drop (at decay_after), or cosine (falls to a hundredth along half a cosine)."""
     decay_after: float = 0.75
@@ -252,6 +260,9 @@ def check(config: Config) -> Config:
     if config.outer is not None:
         one_of("outer", config.outer, OUTER)
     one_of("schedule", config.schedule, ("drop", "cosine"))
+    one_of("memory", config.memory, ("ram", "disk"))
+    if config.memory_dir is not None and config.memory != "disk":
+        raise ConfigError(f"memory_dir is for memory = disk; given memory = {config.memory}")
     if config.method == "protonet" and not classifies(config.problem):
         kind = kind_of(config.problem)
         raise ConfigError(f"method protonet tells classes apart; the problem {kind} has none")
@@ -262,7 +273,19 @@ def check(config: Config) -> Config:
     )  # composed and thrown away: its parts check themselves
     sizes = {name: getattr(config, name) for name in ("eta", "beta", "alpha", "gamma")}
     hyper_of(chosen, np.zeros((), np.float32), sizes)
+    if config.memory == "disk":
+        _check_disk(config, chosen)
     return config
+
+
+def _check_disk(config: Config, chosen: Method) -> None:
+    """Refuse memories on disk where there are none, or where every step moves all of them."""
+    if config.problem.n is None or not jax.tree.leaves(
+        jax.eval_shape(chosen.memory.init, np.zeros((), np.float32))
+    ):
+        raise ConfigError(f"memory = disk: {config.method} keeps nothing of single tasks here")
+    if config.direct:
+        raise ConfigError("memory = disk: direct moves every memory at every step; leave it out")
 
 
 def classifies(problem: Problem) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from moml.errors import ConfigError
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config
+from moml.run.disk_job import store_of
 from moml.run.files import write_text
 from moml.run.folder import Lock
 from moml.run.job import Plan, many, plan_of, single, sizes_of
@@ -40,6 +41,8 @@ def forget_memories(folder: Path, tasks: Sequence[str]) -> list[str]:
         noted = sorted({*record.get("forgotten", []), *numbers})
         text = json.dumps(record | {"forgotten": noted}, indent=1) + "\n"
         write_text(text, folder / "run.json")
+        if config.memory == "disk":
+            store_of(config, folder, jax.eval_shape(_begin(config, plan), 0)).forget(numbers)
         for place, like, change in _parts(folder, record, config, plan, axes, numbers):
             with Checkpoints(place, ALL) as kept:
                 for step in kept.rewrite(like, change):
@@ -81,6 +84,8 @@ def _parts(
     numbers: list[int],
 ) -> list[tuple[Path, Any, Callable[[Any], Any]]]:
     """The checkpoints of a run, or of each part of a sweep: where, of which form, what to do."""
+    if config.memory == "disk":  # no checkpoint has rows
+        return []
     begin = _begin(config, plan)
     later = [None if axis is None else axis + 1 for axis in axes]  # members come first
     if "grid" not in record:

@@ -187,6 +187,6 @@ class LastWords:
         )
 
     def unsay(self) -> None:
-        """This process has said, or will say, how it ends."""
+        """Say nothing: the process has said, or will say, how it ends."""
         if self._watcher.returncode is None:
             self._watcher.communicate(b".")

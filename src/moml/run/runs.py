@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -17,9 +17,10 @@ from moml.algorithms.recipes import RECIPES, Method
 from moml.errors import CheckpointError, ConfigError
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config, changed, kind_of
+from moml.run.disk_job import job_of
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import Lock, versions
-from moml.run.job import Job, Plan, plan_of, single, sizes_of
+from moml.run.job import Job, Plan, plan_of, sizes_of
 from moml.run.mesh_job import mesh_job
 from moml.run.metrics import COST, START, read, tensorboard_x
 from moml.run.session import go_on, strong
@@ -43,7 +44,8 @@ def resolved(config: Config) -> Config:
     for name in ("beta", "gamma"):
         if getattr(recipe, name) == 1:  # the method has none
             sizes[name] = getattr(config, name)
-    return replace(config, **sizes, **_options(config, plan.method))
+    place = None if config.memory_dir is None else str(Path(config.memory_dir).resolve())
+    return replace(config, **sizes, **_options(config, plan.method), memory_dir=place)
 
 
 def _options(config: Config, chosen: Method) -> Record:
@@ -147,7 +149,7 @@ def train(
     plan = plan_of(config)
     start = None if source is None else _start(source, plan)
     with ExitStack() as open_:
-        job = _job(config, plan, mesh, team, start)
+        job = _job(config, folder, plan, mesh, team, start)
 
         def claim() -> None:
             open_.enter_context(Lock(writable_folder(folder)))
@@ -161,10 +163,17 @@ def train(
 
 
 def _job(
-    config: Config, plan: Plan, mesh: Mesh | None, team: Team, start: Params | None = None
+    config: Config,
+    folder: Path,
+    plan: Plan,
+    mesh: Mesh | None,
+    team: Team,
+    start: Params | None = None,
 ) -> Job:
     if mesh is None:
-        return single(config, plan, start)
+        return job_of(config, folder, plan, start)
+    if config.memory == "disk":
+        raise ConfigError("memory = disk is for one device of one process; given several")
     return mesh_job(config, plan, mesh, team, start)
 
 
@@ -188,7 +197,13 @@ def _save_first(folder: Path, config: Config, job: Job, team: Team) -> None:
     """A checkpoint of step 0, so that the run needs the other one no more."""
     info = {"metrics": START._asdict(), "config": dump(config), "versions": versions()}
     carry = job.first() if job.place is None else job.place.saved(job.place.first())
-    with Checkpoints(folder / "checkpoints", config.keep, team) as kept:
+    with (
+        Checkpoints(folder / "checkpoints", config.keep, team) as kept,
+        job.disk or nullcontext() as disk,
+    ):
+        if disk:
+            disk.begin(carry, None)
+            info |= disk.saving(0, [])
         kept.save(0, carry, info)
 
 
@@ -216,7 +231,7 @@ def resume(
                 f"{folder} was stopped before it began: remove it, and begin it again from "
                 f"{record['from']}"
             )
-        job = _job(config, plan_of(config), mesh, team)
+        job = _job(config, folder, plan_of(config), mesh, team)
         ready = note if team.leads else nothing
         go_on(folder, config, job, progress=progress, board=board, ready=ready, team=team)
     return config, job
@@ -244,7 +259,7 @@ def load(folder: Path | str, *, best: bool = False) -> Learner:
     if "grid" in record:
         raise ConfigError(f"{folder} holds a sweep, not one model: take the best of its rows")
     plan = plan_of(config)
-    job = single(config, plan)
+    job = job_of(config, folder, plan)
     with Checkpoints(folder / "checkpoints", config.keep) as kept:
         found = kept.load(jax.eval_shape(job.first), best=best)
     if found is None:

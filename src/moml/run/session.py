@@ -4,6 +4,7 @@ RUN/  config.toml    the configuration, resolved
       run.json       the same with versions and seed, as the run was begun
       metrics.jsonl  a line a stretch
       checkpoints/   see `moml.run.checkpoint`
+      memory/        see `moml.run.rows_on_disk`, where memories live on disk
       log.txt        what happened when
       lock           who is at work here
 """
@@ -143,15 +144,18 @@ def go_on(
         how_it_ended(),
         Checkpoints(folder / "checkpoints", config.keep, team) as kept,
         asked_to_stop() as stop,
+        job.disk or nullcontext() as disk,
     ):
         team.together("clear", kept.clear if team.leads else nothing)
-        usable = lambda info: flaw(path, Mark(**info["metrics"]))
+        usable = lambda info: flaw(path, Mark(**info["metrics"])) or (disk and disk.flaw(info))
         found = kept.load(jax.eval_shape(job.first), usable, mapped=job.place is not None)
         done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
         if done > job.steps:
             raise ConfigError(f"{folder} is at step {done} already: iterations end at {job.steps}")
         ready()
         carry = _carry(job, found)
+        if disk:
+            disk.begin(carry, None if found is None else done, shown=progress)
         log.info("%s: from step %d of %d", job.name, done, job.steps)
         if not uses["deterministic"]:
             word = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
@@ -187,6 +191,8 @@ def go_on(
                 halt, due = _agreed(team, stop(), old)  # what comes later is for the next stretch
                 if last or halt or due:
                     info = {"metrics": metrics.sync()._asdict()} | about if metrics else {}
+                    if disk:
+                        info |= disk.saving(done, kept.steps()[-config.keep :])
                     best = job.score(carry) if score is None else score
                     whole = carry if job.place is None else job.place.saved(carry)
                     kept.save(done, whole, info, _least(-best if job.higher else best))

@@ -73,7 +73,7 @@ class Pieces:
 
 
 def save_shares(folder: Path, shares: Mapping[int, Share]) -> None:
-    """This process's rows of some leaves, by the leaves' numbers; on the disk when it returns."""
+    """Write this process's rows of some leaves, by the leaves' numbers, and sync them."""
     if not shares:
         return
     some = next(iter(shares.values()))

@@ -92,6 +92,8 @@ def sweep_run(
 ) -> tuple[Config, list[Record]]:
     """Begin a sweep in a folder and do it to the end; `memory` in bytes, else what is free."""
     check_count("seeds", seeds)
+    if config.memory == "disk":
+        raise ConfigError("a sweep has its memories in RAM: memory = disk is for moml train")
     settings = grid_of(grid, seeds)
     config = resolved(config)
     plan = plan_of(config)

@@ -14,28 +14,61 @@ from moml.types import Algorithm, Hyper, Info, Key, Need, Task, Tasks, Visit
 Stretch = Callable[[Any, Key, Int[Array, ""] | int, Hyper, int], tuple[Any, Info]]
 
 
-def stretch(algorithm: Algorithm, tasks: Tasks, schedule: Schedule = constant) -> Stretch:
+Place = Callable[[Any, Int[Array, "..."]], Int[Array, "..."]]  # state, ids -> their rows
+
+
+def drawn(
+    algorithm: Algorithm, tasks: Tasks, key: Key, start: Int[Array, ""] | int, length: int
+) -> tuple[Int[Array, " steps"], Any]:
+    """The numbers of `length` steps from `start`, and what each of them draws (not fetched yet)."""
+    steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
+    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(steps)
+    return steps, jax.vmap(lambda key: draw(key, algorithm.needs, tasks))(keys)
+
+
+def stretch(
+    algorithm: Algorithm,
+    tasks: Tasks,
+    schedule: Schedule = constant,
+    place: Place = lambda state, ids: ids,
+) -> Stretch:
     """`length` steps from step `start`, as one scan: (state, key, start, hyper, length) -> state.
 
     What a step draws depends on the key and the number of the step alone. All steps' numbers are
-    drawn ahead, side by side; drawn inside the scan they would cost many times the step.
+    drawn ahead, side by side; drawn inside the scan they would cost many times the step. `place`
+    says which row of the store is a task's, where that is not its id.
     """
 
     def run(
         state: Any, key: Key, start: Int[Array, ""] | int, hyper: Hyper, length: int
     ) -> tuple[Any, Info]:
-        steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
-        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(steps)
-        visits = jax.vmap(lambda key: draw(key, algorithm.needs, tasks))(keys)
+        steps, visits = drawn(algorithm, tasks, key, start, length)
+        places = [place(state, ids) for ids in ids_of(visits)]
 
         def step(state: Any, at: Any) -> tuple[Any, Info]:
-            t, visit = at
+            t, visit, places = at
             now = schedule(hyper, t * algorithm.iterations)
-            return algorithm.step(state, fetch(visit, tasks), now)
+            return algorithm.step(state, with_ids(fetch(visit, tasks), places), now)
 
-        return jax.lax.scan(step, state, (steps, visits))
+        return jax.lax.scan(step, state, (steps, visits, places))
 
     return run
+
+
+def _is_visit(part: Any) -> bool:
+    return isinstance(part, Visit)
+
+
+def ids_of(visits: Any) -> list[Int[Array, "..."]]:
+    """The ids of a tree of visits, one array a visit."""
+    return [visit.ids for visit in jax.tree.leaves(visits, is_leaf=_is_visit)]
+
+
+def with_ids(visits: Any, ids: list[Int[Array, "..."]]) -> Any:
+    """The same tree with other ids."""
+    leaves, tree = jax.tree.flatten(visits, is_leaf=_is_visit)
+    moved = [visit._replace(ids=new) for visit, new in zip(leaves, ids, strict=True)]
+    return jax.tree.unflatten(tree, moved)
 
 
 def compiled(run: Stretch, *, members: bool = False) -> Any:
@@ -48,13 +81,26 @@ def compiled(run: Stretch, *, members: bool = False) -> Any:
     return jax.jit(run, static_argnums=4, donate_argnums=0)
 
 
-def fill(write: Any, tasks: Tasks, n: int, k: int, *, chunk: int = 256) -> Any:
+FILLED = 256  # tasks that are filled at once; what they draw depends on it
+
+
+def fill_some(write: Any, tasks: Tasks, k: int, place: Place = lambda state, ids: ids) -> Any:
+    """Eager filling of the memories of some tasks, (state, ids, key, hyper)."""
+
+    def run(state: Any, ids: Int[Array, " tasks"], key: Key, hyper: Hyper) -> Any:
+        samples = tasks.fetch(ids, tasks.draw(jax.random.fold_in(key, ids[0]), ids, k))
+        return write(state, Visit(place(state, ids), Task(support=samples)), hyper)
+
+    return run
+
+
+def fill(write: Any, tasks: Tasks, n: int, k: int, *, chunk: int = FILLED) -> Any:
     """Eager filling: a pass over all n tasks that writes every memory, (state, key, hyper)."""
+    some = fill_some(write, tasks, k)
 
     def run(state: Any, key: Key, hyper: Hyper) -> Any:
         def write_some(state: Any, ids: Int[Array, " tasks"]) -> tuple[Any, None]:
-            samples = tasks.fetch(ids, tasks.draw(jax.random.fold_in(key, ids[0]), ids, k))
-            return write(state, Visit(ids, Task(support=samples)), hyper), None
+            return some(state, ids, key, hyper), None
 
         ids = jnp.arange(n, dtype=jnp.int32)
         whole = n - n % chunk

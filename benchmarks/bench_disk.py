@@ -1,0 +1,146 @@
+"""MOML v1 with the memories on disk over the same in memory, B = 3, and what it takes of RAM.
+
+    python benchmarks/bench_disk.py --folder DIR          a million tasks of the sine net, 7.1 GB
+    python benchmarks/bench_disk.py --folder DIR --head   ten million whose head adapts, 1.7 GB
+
+A step is some 20 us of arithmetic for 21 kB of rows: few uses of memories ask more of a disk.
+Every row is written once before, so that the undo log has to take all of them, as late in a run.
+*Cached*: the system has the file in its cache, as far as it likes. *Cold*: it is asked to drop the
+file before each turn, so that every row comes from the disk. A turn is 10,000 steps that visit
+30,000 tasks at random, until all is written. Peak RSS is read before the side in memory begins. The
+files are removed at the end.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from common import CHUNK, HYPER, LOSS, NET, Timing, machine, many_sines, ratio, table, training
+from moml.algorithms.adapt import all_leaves, named
+from moml.algorithms.recipes import method
+from moml.run.disk import Disk, split
+from moml.run.rows_file import layout_of
+from moml.run.rows_on_disk import RowsOnDisk
+from moml.types import Algorithm, Tasks
+
+SPAN = 10  # chunks in a turn
+
+
+def composed(n: int, head: bool, dtype: str) -> Algorithm:
+    leaves = named("head") if head else all_leaves
+    options: dict[str, Any] = {"leaves": leaves, "memory_dtype": dtype}
+    return method("moml-v1", LOSS, n=n, tasks_per_step=3, k=1, **options).algorithm
+
+
+def opened(folder: Path, algorithm: Algorithm, tasks: Tasks) -> tuple[Disk, Any]:
+    """A new store with no row of zeros, and the first carry."""
+    start = lambda: algorithm.init(NET.init(jax.random.key(0)), HYPER)
+    like = jax.eval_shape(start)
+    rows = split(like)[1]
+    store = RowsOnDisk(folder, folder, tasks.n or 0, layout_of(rows))
+    disk = Disk(algorithm, tasks, store, like, jax.random.key(1), HYPER, steps=10**9, length=CHUNK)
+    carry = jax.jit(lambda: split(start())[0])()
+    disk.__enter__().begin(carry, None)
+    apart = max(2, store.n // 10_000)
+    for first in range(apart):  # rows apart from each other, as training writes them
+        ids = np.arange(first, store.n, apart)
+        leaves = [
+            np.full((len(ids), *shape), 1e-3, kind) if kind == np.float32 else
+            np.ones((len(ids), *shape), kind)
+            for shape, kind in zip(store.layout.shapes, store.layout.types, strict=True)
+        ]  # fmt: skip
+        store.file.write(ids, store.layout.pack(leaves, slice(None)))
+    disk.saving(0, [0])
+    return disk, carry
+
+
+def trained(disk: Disk, carry: Any) -> Callable[[], None]:
+    """A call trains for another turn; at its end all is written."""
+    done = 0
+
+    def turn() -> None:
+        nonlocal carry, done
+        for _ in range(SPAN):
+            carry, _ = disk.run(carry, done, CHUNK)
+            done += CHUNK
+        disk.settle()
+
+    return turn
+
+
+def timed(call: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=None, help="where the rows go")
+    parser.add_argument("--head", action="store_true", help="ten million tasks, the head adapts")
+    parser.add_argument("--tasks", type=int, default=None)
+    parser.add_argument("--dtype", default="float32", help="or bfloat16")
+    parser.add_argument("--turns", type=int, default=15)
+    own = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(dir=own.folder))
+    try:
+        measure(folder, own)
+    finally:
+        shutil.rmtree(folder)
+
+
+def measure(folder: Path, own: Any) -> None:
+    machine()
+    n = own.tasks or (10_000_000 if own.head else 1_000_000)
+    algorithm, tasks = composed(n, own.head, own.dtype), many_sines(n)
+    disk, carry = opened(folder, algorithm, tasks)
+    on_disk = trained(disk, carry)
+    for _ in range(3):
+        on_disk()
+    size = os.path.getsize(folder / "rows") / 2**30
+    store = disk.store
+    print(f"{n:,} tasks, {store.layout.width} bytes each, {size:.2f} GiB on disk")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"peak RSS {peak:.2f} GiB", flush=True)
+    in_memory = training(algorithm, tasks)
+    ram = lambda: [in_memory() for _ in range(SPAN)] and None
+    sides = {"in memory": (lambda: None, ram), "on disk, cached": (lambda: None, on_disk)}
+    timings = turns(sides, own.turns)
+    saving = timed(lambda: disk.saving(1, [1]))
+    sides = {"in memory, again": sides["in memory"], "on disk, cold": (store.file.drop, on_disk)}
+    timings |= turns(sides, own.turns)
+    disk.__exit__()
+    table(timings)
+    print(f"all rows of {own.turns * SPAN} chunks to the disk, for a checkpoint: {saving:.2f} s")
+    ratio("disk_cached_over_ram", timings["on disk, cached"], timings["in memory"])
+    ratio("disk_cold_over_ram", timings["on disk, cold"], timings["in memory, again"])
+    medians = [timings[a].median / timings[b].median for a, b in zip(
+        ("on disk, cached", "on disk, cold"), ("in memory", "in memory, again"), strict=True
+    )]  # fmt: skip
+    print(f"of the medians: cached {medians[0]:.2f}, cold {medians[1]:.2f}", flush=True)
+
+
+def turns(sides: dict[str, Any], count: int) -> dict[str, Timing]:
+    """Best and median of each side, in turns; what comes before a turn is not timed."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(count + 1):
+        for name, (before, call) in sides.items():
+            before()
+            took = timed(call)
+            if turn:  # the first compiles
+                seconds[name].append(took * 1e6 / (SPAN * CHUNK))
+    return {name: Timing(min(s), statistics.median(s)) for name, s in seconds.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""A file of rows, one a task: the bytes of all its leaves, and a checksum of them.
+
+Rows are read and written by `pread` and `pwrite`, not mapped: what a program maps counts as its
+own memory, and a full disk would end it without a word.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import jax
+import numpy as np
+
+from moml.errors import CheckpointError
+
+SUM = 4  # bytes of a checksum
+LINUX = sys.platform == "linux"
+
+
+class Layout(NamedTuple):
+    """The leaves of a row: their names with type and shape, and where they lie in its bytes.
+
+    A sealed row has its checksum behind them.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    types: tuple[np.dtype, ...]
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where each leaf ends."""
+        sizes = [
+            int(np.prod(s, dtype=int)) * t.itemsize
+            for s, t in zip(self.shapes, self.types, strict=True)
+        ]
+        return tuple(int(end) for end in np.cumsum(sizes))
+
+    @property
+    def width(self) -> int:
+        """Bytes of a row."""
+        return self.ends[-1]
+
+    def _parts(self) -> Iterator[tuple[slice, tuple[int, ...], np.dtype]]:
+        places = [slice(*ends) for ends in pairwise((0, *self.ends))]
+        yield from zip(places, self.shapes, self.types, strict=True)
+
+    def pack(self, leaves: Sequence[np.ndarray], which: Any) -> np.ndarray:
+        """The rows `which` of some leaves, sealed."""
+        chosen = [np.ascontiguousarray(leaf[which]) for leaf in leaves]
+        count = len(chosen[0])
+        rows = np.empty((count, self.width + SUM), np.uint8)
+        for (at, _, _), leaf in zip(self._parts(), chosen, strict=True):
+            rows[:, at] = leaf.view(np.uint8).reshape(count, at.stop - at.start)
+        rows[:, -SUM:] = sums(rows[:, :-SUM]).view(np.uint8).reshape(-1, SUM)
+        return rows
+
+    def unpack(self, rows: np.ndarray, count: int) -> list[np.ndarray]:
+        """The leaves of some rows (sealed or not), and after them zeros up to `count` rows."""
+        leaves = []
+        for at, shape, type_ in self._parts():
+            leaf = np.zeros((count, *shape), type_)
+            leaf.reshape(count, -1).view(np.uint8)[: len(rows)] = rows[:, at]
+            leaves.append(leaf)
+        return leaves
+
+
+def layout_of(rows: Any) -> Layout:
+    """The layout of a tree whose leaves have a leading axis of tasks (arrays or their shapes)."""
+    found = jax.tree_util.tree_leaves_with_path(rows)
+    return Layout(
+        tuple(f"{jax.tree_util.keystr(at)} {x.dtype}{list(x.shape[1:])}" for at, x in found),
+        tuple(tuple(x.shape[1:]) for _, x in found),
+        tuple(np.dtype(x.dtype) for _, x in found),
+    )
+
+
+def _runs(ids: np.ndarray) -> list[tuple[int, int, int]]:
+    """Neighbours among ascending ids, to be moved at once: (first id, from, to)."""
+    cuts = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)]
+    firsts = ids[cuts[:-1]].tolist() if len(ids) else []
+    return list(zip(firsts, cuts[:-1], cuts[1:], strict=False))
+
+
+def sums(rows: np.ndarray) -> np.ndarray:
+    """The checksum of each row of bytes; 0 of zeros, as a new file is made of them."""
+    zeros = crc32(bytes(rows.shape[1]))
+    return np.array([crc32(row) ^ zeros for row in rows], "<u4")
+
+
+def told(rows: np.ndarray) -> np.ndarray:
+    """The checksums that sealed rows have with them."""
+    return np.ascontiguousarray(rows[:, -SUM:]).view("<u4")[:, 0]
+
+
+def broken(rows: np.ndarray) -> np.ndarray:
+    """Which of some sealed rows are not as they were written."""
+    return np.flatnonzero(sums(rows[:, :-SUM]) != told(rows))
+
+
+class RowsFile:
+    """The sealed rows of all tasks. One that was never written is zeros."""
+
+    def __init__(self, path: Path, width: int):
+        self.path, self.stride = path, width + SUM
+        self._handle = os.open(path, os.O_RDWR)
+        self._advise(0, 0, "RANDOM")  # else pages come in large blocks, which are slow to write to
+
+    @classmethod
+    def create(cls, path: Path, n: int, width: int) -> "RowsFile":
+        """A new file of zeros; its place on the disk is taken now, not when it is needed."""
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            size = n * (width + SUM)
+            os.posix_fallocate(handle, 0, size) if LINUX else os.truncate(handle, size)
+        finally:
+            os.close(handle)
+        return cls(path, width)
+
+    def _advise(self, place: int, size: int, how: str) -> None:
+        if LINUX:
+            os.posix_fadvise(self._handle, place, size, getattr(os, f"POSIX_FADV_{how}"))
+
+    def read(self, ids: np.ndarray) -> np.ndarray:
+        """The sealed rows of some tasks, ids ascending; one whose checksum is wrong is named."""
+        rows = np.empty((len(ids), self.stride), np.uint8)
+        runs = _runs(ids)
+        for first, start, end in runs:  # all are asked for before the first is waited for
+            self._advise(first * self.stride, (end - start) * self.stride, "WILLNEED")
+        flat = rows.reshape(-1).data
+        for first, start, end in runs:
+            part = flat[start * self.stride : end * self.stride]
+            if os.preadv(self._handle, [part], first * self.stride) != len(part):
+                raise CheckpointError(f"{self.path} ends before the row of task {first}")
+        if len(bad := broken(rows)):
+            raise CheckpointError(
+                f"{self.path} is damaged: the row of task {ids[bad[0]]} has another checksum"
+            )
+        return rows
+
+    def write(self, ids: np.ndarray, rows: np.ndarray) -> None:
+        """Sealed rows of some tasks, ids ascending."""
+        flat = rows.reshape(-1).data
+        for first, start, end in _runs(ids):
+            part = flat[start * self.stride : end * self.stride]
+            write_all(self._handle, part, first * self.stride)
+
+    def drop(self) -> None:
+        """Ask the system to keep nothing of the file in RAM: for measurements."""
+        self.sync()
+        self._advise(0, 0, "DONTNEED")
+
+    def sync(self) -> None:
+        """Bring all that was written to the disk."""
+        sync(self._handle)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+
+def sync(handle: int) -> None:
+    """Bring what was written to a file to the disk."""
+    (os.fdatasync if LINUX else os.fsync)(handle)
+
+
+def write_all(handle: int, data: Any, place: int) -> None:
+    """`pwrite`, until all is written; where there is no more room it raises."""
+    view = memoryview(data)
+    while len(view):
+        done = os.pwrite(handle, view, place)
+        view, place = view[done:], place + done

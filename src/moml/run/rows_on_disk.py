@@ -1,0 +1,222 @@
+"""Memories on disk: one row a task, and what it takes to go back to a checkpoint.
+
+MEMORY/  about.json        what the rows are: how many, of which leaves, of which run
+         rows              see `moml.run.rows_file`
+         undo-0000012000   the rows as they were at that checkpoint, of those changed since
+
+To go back to a checkpoint, what the logs hold is written over the rows, the newest log first.
+Only the logs of the newest checkpoints are kept.
+"""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from moml.errors import CheckpointError, ConfigError
+from moml.run.files import write_text
+from moml.run.manifest import sync_folder
+from moml.run.rows_file import SUM, Layout, RowsFile
+from moml.run.undo import Undo, record_of, records
+
+FORMAT = 1
+
+
+class RowsOnDisk:
+    """The rows of n tasks in a folder, for the run in the folder `owner`, which holds its lock."""
+
+    def __init__(self, folder: Path, owner: Path, n: int, layout: Layout):
+        self.folder, self.owner, self.n, self.layout = folder, owner.resolve(), n, layout
+        self._file: RowsFile | None = None
+        self._undo: Undo | None = None
+        self._logged = np.zeros(n, bool)  # of each task, whether the open log has its row
+        self._id = ""
+
+    @property
+    def stride(self) -> int:
+        """Bytes of a row on disk."""
+        return self.layout.width + SUM
+
+    def steps(self) -> list[int]:
+        """The checkpoints that have a log."""
+        return sorted(int(path.name[5:]) for path in self.folder.glob("undo-[0-9]*"))
+
+    def _log(self, step: int) -> Path:
+        return self.folder / f"undo-{step:010d}"
+
+    def create(self) -> None:
+        """All rows anew, as zeros: before the first visit."""
+        with _told(self.folder, "make"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if (self.folder / "about.json").exists():
+                self._refuse_others()
+            elif (self.folder / "rows").exists():
+                raise ConfigError(f"{self.folder} holds other files than memories: give another")
+            for path in (*map(self._log, self.steps()), self.folder / "rows"):
+                path.unlink(missing_ok=True)
+            _check_room(self.folder, self.n * self.stride)
+            self._id = secrets.token_hex(8)
+            about: dict[str, Any] = {"format": FORMAT, "id": self._id, "run": str(self.owner)}
+            about |= {"tasks": self.n, "row": self.layout.names}
+            write_text(json.dumps(about, indent=1) + "\n", self.folder / "about.json")
+            self._file = RowsFile.create(self.folder / "rows", self.n, self.layout.width)
+            self._file.sync()
+            sync_folder(self.folder)
+
+    def _refuse_others(self) -> None:
+        about = self._about()
+        if about["run"] != str(self.owner):
+            raise ConfigError(f"{self.folder} holds the memories of {about['run']}: give another")
+
+    def _about(self) -> dict[str, Any]:
+        try:
+            about = json.loads((self.folder / "about.json").read_text())
+            return about | {"row": tuple(about["row"]), "run": str(about["run"])}
+        except FileNotFoundError as error:
+            raise CheckpointError(f"{self.folder} holds no memories (about.json)") from error
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise CheckpointError(f"cannot read {self.folder / 'about.json'}: {error}") from error
+
+    def flaw(self, info: dict[str, Any]) -> str | None:
+        """Why the rows cannot go back to a checkpoint that has these notes; None if they can."""
+        try:
+            about = self._about()
+            if problem := self._differs(about):
+                return problem
+            id_, step = info["rows"]
+            if id_ != about["id"]:
+                return f"the memories in {self.folder} are those of another run"
+            if step not in self.steps():
+                return f"the memories in {self.folder} cannot go back so far"
+            for later in self.steps():
+                for _ in records(self._log(later), self.stride) if later >= step else ():
+                    pass
+        except CheckpointError as error:
+            return str(error)
+        except OSError as error:
+            return f"the memories in {self.folder} cannot be read: {error.strerror}"
+        return None
+
+    def _differs(self, about: dict[str, Any]) -> str | None:
+        """How a store is another one than this; both are named."""
+        if about["format"] != FORMAT:
+            return f"{self.folder} has format {about['format']}; this moml reads {FORMAT}"
+        if about["tasks"] != self.n:
+            return f"{self.folder} holds {about['tasks']} tasks; here there are {self.n}"
+        if about["row"] != self.layout.names:
+            was, here = ", ".join(about["row"]), ", ".join(self.layout.names)
+            return f"{self.folder} holds rows of {was}; here they are {here}"
+        size, wanted = (self.folder / "rows").stat().st_size, self.n * self.stride
+        if size != wanted:
+            return f"{self.folder / 'rows'} has {size} bytes instead of {wanted}"
+        return None
+
+    def back_to(self, step: int) -> None:
+        """Undo all that was written since a checkpoint, for which `flaw` found nothing wrong."""
+        with _told(self.folder, "restore"):
+            self._file = RowsFile(self.folder / "rows", self.layout.width)
+            self._id = self._about()["id"]
+            later = [each for each in self.steps() if each >= step]
+            for each in reversed(later):
+                for ids, rows in records(self._log(each), self.stride):
+                    order = np.argsort(ids)
+                    self._file.write(ids[order], rows[order])
+            self._file.sync()  # before what it was made from goes
+            for each in reversed(later):
+                self._log(each).unlink()
+        self._begin_log(step)
+
+    def saving(self, step: int, kept: Sequence[int] = ()) -> dict[str, Any]:
+        """The rows are those of a checkpoint that is about to be written: the notes for it.
+
+        From now on it is to this one that the rows can go back, and to those that are `kept`.
+        """
+        with _told(self.folder, "write"):
+            self.file.sync()
+        self._begin_log(step)
+        for old in self.steps():
+            if kept and old < min(kept):
+                self._log(old).unlink()
+        return {"rows": [self._id, step]}
+
+    def _begin_log(self, step: int) -> None:
+        with _told(self.folder, "write"):
+            if self._undo is not None:
+                self._undo.close()
+            self._undo = Undo(self._log(step))
+            sync_folder(self.folder)
+        self._logged = np.zeros(self.n, bool)
+
+    @property
+    def file(self) -> RowsFile:
+        """The rows, where the store is open."""
+        if self._file is None:
+            raise ValueError("the store is not open")
+        return self._file
+
+    def read(self, ids: np.ndarray) -> np.ndarray:
+        """The sealed rows of some tasks, ids ascending."""
+        with _told(self.folder, "read"):
+            return self.file.read(ids)
+
+    def write(self, ids: np.ndarray, new: np.ndarray, old: np.ndarray) -> None:
+        """Put sealed rows in place of the old ones, which can be brought back."""
+        with _told(self.folder, "write"):
+            first = ~self._logged[ids]
+            if self._undo is not None and first.any():
+                self._undo.add(ids[first], old[first])
+                self._logged[ids] = True
+            self.file.write(ids, new)
+
+    def forget(self, ids: Sequence[int]) -> None:
+        """Rows of some tasks back to zeros, in the file and in every log; may be done again."""
+        if problem := self._differs(self._about()):
+            raise CheckpointError(problem)
+        which = np.unique(np.asarray(ids, np.int64))
+        with _told(self.folder, "write"):
+            for partial in self.folder.glob(".undo-*"):  # of a process that was killed
+                partial.unlink()
+            for step in self.steps():
+                partial = self._log(step).with_name(f".{self._log(step).name}.partial")
+                with open(partial, "wb") as file:
+                    for some, rows in records(self._log(step), self.stride):
+                        rows[np.isin(some, which)] = 0
+                        file.write(record_of(some, rows))
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(partial, self._log(step))
+            rows_file = RowsFile(self.folder / "rows", self.layout.width)
+            rows_file.write(which, np.zeros((len(which), self.stride), np.uint8))
+            rows_file.sync()
+            rows_file.close()
+            sync_folder(self.folder)
+
+    def close(self) -> None:
+        """Close the files."""
+        for part in (self._file, self._undo):
+            if part is not None:
+                part.close()
+        self._file = self._undo = None
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        room = f"{needed / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free"
+        raise ConfigError(f"no space for the memories in {folder}: {room}")
+
+
+@contextmanager
+def _told(folder: Path, what: str) -> Iterator[None]:
+    """Say what the system refused to do with the memories, in one line."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CheckpointError(f"cannot {what} the memories in {folder}: {reason}") from error

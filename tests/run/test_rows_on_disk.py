@@ -1,0 +1,286 @@
+"""Memories on disk: the same bytes as in RAM, also after a kill at any moment; what is refused."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from moml.cli import main
+from moml.errors import CheckpointError, ConfigError
+from moml.run import disk, runs
+from moml.run.config import STARTS, check
+from moml.run.disk_job import job_of
+from moml.run.folder import Lock
+from moml.run.forget import forget
+from moml.run.rows_file import layout_of
+from moml.run.rows_on_disk import RowsOnDisk
+from moml.run.sweeps import sweep_run
+from moml.run.undo import HEAD, records
+from tests.run.processes import environment
+
+SINE = replace(STARTS["sine"], iterations=60, log_every=15, score_every=0, test_tasks=2)
+SINE = replace(SINE, problem=replace(SINE.problem, hidden=(4,), n=40))
+METHODS = {
+    "moml, eager": {"eager": True},
+    "moml-v2, two batches": {"two_batches": True},
+    "localmoml, carried": {"carried": True, "dropout": 0.3, "local_steps": 2},
+}
+ROWS = {"u": np.zeros((20, 3), np.float32), "visits": np.zeros(20, np.int32)}
+
+
+def config_of(name, **more):
+    return replace(SINE, method=name.split(",")[0], **METHODS[name], **more)
+
+
+def trained(job, pieces=None):
+    """The carry at the end of a job, from its start; each stretch in pieces, if they are given."""
+    carry = job.first()
+    if job.disk:
+        job.disk.begin(carry, None)
+    for begin in range(0, job.steps, job.length):
+        size = min(job.length, job.steps - begin)
+        for at in pieces(begin, size) if pieces else [(begin, size)]:
+            carry, _ = job.stretch(carry, *at)
+    return carry
+
+
+def same(one, two):
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b, strict=True), one, two)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_on_disk_and_in_ram_every_byte_is_the_same(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(disk, "ROOM", 1500)  # several pieces a stretch, the last a short one
+    ram = job_of(config_of(name), tmp_path)
+    job = job_of(config_of(name, memory="disk"), tmp_path)
+    assert 1 < job.disk._most < job.length
+    with job.disk:
+        carry = trained(job)
+        job.disk.saving(job.steps, [])
+        rows = job.disk.store.read(np.arange(40))
+    whole, wanted = disk.split(trained(ram, job.disk._pieces))
+    same(jax.tree.map(np.asarray, carry), jax.tree.map(np.asarray, whole))
+    leaves = job.disk.store.layout.unpack(rows, 40)
+    assert all(np.any(leaf) for leaf in leaves)
+    same(leaves, [np.asarray(leaf) for leaf in jax.tree.leaves(wanted)])
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = RowsOnDisk(tmp_path / "memory", tmp_path, 20, layout_of(ROWS))
+    yield made
+    made.close()
+
+
+def write(store, chance):
+    """New rows of some tasks."""
+    ids = np.sort(chance.choice(20, 6, replace=False))
+    store.write(ids, rows_of(store, 6, chance), store.read(ids))
+
+
+def rows_of(store, count, chance):
+    leaves = [chance.integers(1, 9, (count, 3)).astype(np.float32), np.ones(count, np.int32)]
+    return store.layout.pack(leaves, slice(None))
+
+
+def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
+    chance, everyone = np.random.default_rng(0), np.arange(20)
+    store.create()
+    at, notes = {}, {}
+    for step in range(5):
+        write(store, chance)
+        notes[step] = store.saving(step, list(at)[-2:])
+        at[step] = store.read(everyone)
+        write(store, chance)
+        write(store, chance)
+    assert store.steps() == [2, 3, 4]
+    assert "cannot go back so far" in store.flaw(notes[1])
+    for step in (4, 3, 2):
+        assert store.flaw(notes[step]) is None
+        store.close()
+        store.back_to(step)
+        np.testing.assert_array_equal(store.read(everyone), at[step])
+        assert store.steps() == [*range(2, step + 1)]
+    assert "cannot go back so far" in store.flaw(notes[3])  # it is no more: the run went on from 2
+
+
+def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
+    chance, everyone = np.random.default_rng(1), np.arange(20)
+    store.create()
+    write(store, chance)
+    notes = store.saving(7)
+    before = store.read(everyone)
+    write(store, chance)
+    log = store.folder / "undo-0000000007"
+    first = log.stat().st_size
+    after = store.read(everyone)
+    write(store, chance)
+    [_, (ids, rows)] = records(log, store.stride)
+    store.file.write(np.sort(ids), rows[np.argsort(ids)])  # as if the second had only been logged
+    np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
+    store.close()
+    data = log.read_bytes()
+    zeros = data[: first + HEAD.size] + bytes(len(data) - first - HEAD.size)
+    end = first + HEAD.size + 4 * len(ids) + store.stride * int(rows.any(axis=1).sum())
+    for torn in (first + 1, first + HEAD.size, end - 1, zeros, first):
+        log.write_bytes(data[:torn] if isinstance(torn, int) else torn)
+        assert store.flaw(notes) is None
+        assert len([*records(log, store.stride)]) == 1
+    store.back_to(7)
+    np.testing.assert_array_equal(store.read(everyone), before)
+    for byte in (3, HEAD.size + 2, HEAD.size + 4 * 6 + 2):
+        log.write_bytes(data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :])
+        assert store.flaw(notes) == f"{log} is damaged at byte 0"
+
+
+def test_a_flipped_bit_in_a_row_is_found(store):
+    chance = np.random.default_rng(2)
+    store.create()
+    store.write(np.arange(20), rows_of(store, 20, chance), store.read(np.arange(20)))
+    path = store.folder / "rows"
+    data = bytearray(path.read_bytes())
+    data[5 * store.stride + 3] ^= 4
+    path.write_bytes(data)
+    store.read(np.array([4, 6]))
+    with pytest.raises(CheckpointError, match="the row of task 5 has another checksum"):
+        store.read(np.array([4, 5, 6]))
+
+
+def test_another_store_is_refused_and_both_are_named(store, tmp_path):
+    store.create()
+    notes = store.saving(0)
+    other = lambda n, rows, owner=tmp_path: RowsOnDisk(store.folder, owner, n, layout_of(rows))
+    half = ROWS | {"u": ROWS["u"].astype(np.float16)}
+    wide = ROWS | {"u": np.zeros((20, 4), np.float32)}
+    was = r"\['u'\] float32\[3\], \['visits'\] int32\[\]"
+    assert other(20, ROWS).flaw(notes) is None
+    for rows, said in ((half, r"float16\[3\]"), (wide, r"float32\[4\]")):
+        assert other(20, rows).flaw(notes).startswith(f"{store.folder} holds rows of ")
+        with pytest.raises(CheckpointError, match=rf"holds rows of {was}; here they are .*{said}"):
+            other(20, rows).forget([3])
+    assert other(30, ROWS).flaw(notes) == f"{store.folder} holds 20 tasks; here there are 30"
+    assert "of another run" in store.flaw({"rows": ["0123", 0]})
+    with pytest.raises(ConfigError, match=f"holds the memories of {tmp_path}: give another"):
+        other(20, ROWS, tmp_path / "other").create()
+    (store.folder / "rows").write_bytes(b"short")
+    assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 20}")
+    (store.folder / "about.json").unlink()
+    assert store.flaw(notes) == f"{store.folder} holds no memories (about.json)"
+    with pytest.raises(ConfigError, match="holds other files than memories"):
+        store.create()
+
+
+# Children that go on where the one before was killed (in the middle of a write to the log, of one
+# to the rows, of a checkpoint while training went on) or found the disk full.
+KILLED = """
+import os, resource, signal, sys, time
+from pathlib import Path
+from moml.cli import main
+from moml.run import checkpoint, rows_file, undo
+root, words = Path(sys.argv[1]), sys.argv[2:]
+def die(): os.kill(os.getpid(), signal.SIGKILL)
+def full(): resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
+def at(module, moment, act):
+    real, left = module.write_all, [moment]
+    def write_all(handle, data, place):
+        left[0] -= bool(steps())
+        if left[0] == 0:
+            real(handle, data[: len(data) // 2], place)
+            act()
+        real(handle, data, place)
+    module.write_all = write_all
+    save = checkpoint.Checkpoints.save
+    def saved(self, *words): save(self, *words); self.wait()
+    checkpoint.Checkpoints.save = saved
+def in_a_save():
+    def seal(folder): time.sleep(0.3); die()
+    checkpoint.manifest.seal = seal
+def child(way, *words):
+    if pid := os.fork(): return os.waitpid(pid, 0)[1]
+    way()
+    sys.argv = ["moml", *words]
+    main()
+    os._exit(0)
+run, whole = str(root / "run"), str(root / "whole")
+steps = lambda: sorted(path.name for path in (root / "run" / "checkpoints").glob("[0-9]*"))
+assert child(lambda: None, "train", *words, "--out", whole) == 0
+assert child(lambda: at(undo, 2, die), "train", *words, "--out", run) == signal.SIGKILL
+assert child(lambda: at(rows_file, 150, die), "resume", run) == signal.SIGKILL
+assert child(in_a_save, "resume", run) == signal.SIGKILL
+assert len([*(root / "run" / "memory").glob("undo-*")]) > len(steps())
+assert child(lambda: at(undo, 2, full), "resume", run) >> 8 == 2
+assert "0000000000" < steps()[-1] < "0000000400"
+assert child(lambda: None, "resume", run) == 0
+"""
+
+
+def test_killed_at_any_moment_it_ends_with_the_same_bytes(tmp_path):
+    words = (
+        "sine --method moml-v2 --beta 0.002 --memory disk --iterations 400 --log-every 50 "
+        "--score-every 0 --save-seconds 0 --test-tasks 5 --problem.n 500 --problem.hidden 20 "
+        "--tasks-per-step 2"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path), *words.split()],
+        capture_output=True, text=True, env=environment(tmp_path / "cache"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    full = f"moml: cannot write the memories in {run / 'memory'}: file too large\n"
+    assert full in done.stderr and "Traceback" not in done.stderr
+    for name in ("metrics.jsonl", "memory/rows"):
+        assert (run / name).read_bytes() == (whole / name).read_bytes(), name
+    assert any((run / "memory" / "rows").read_bytes())
+    with jax.enable_x64(False):
+        same(*(runs.load(folder).state for folder in (run, whole)))
+
+
+def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
+    config = config_of("moml, eager", memory="disk", save_seconds=0.0)
+    run = tmp_path / "run"
+    runs.train(config, run)
+    job = job_of(runs.record_of(run)[1], run)
+    store = job.disk.store
+    store.back_to(60)
+    before = store.read(np.arange(40))
+    store.close()
+    mine = before[7].tobytes()
+    logs = [rows[ids == 7] for step in store.steps() for ids, rows in _all(store, step)]
+    old = [row.tobytes() for rows in logs for row in rows]
+    assert any(old) and any(mine)
+    files = lambda: {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    held = lambda row: [path for path, data in files().items() if row in data]
+    assert all(held(row) for row in (mine, *old))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["moml", "forget", str(run), "--task", "7"])
+        main()
+    assert "1 forgotten" in capsys.readouterr().out
+    assert not any(held(row) for row in (mine, *old))
+    store.back_to(60)
+    after = store.read(np.arange(40))
+    store.close()
+    assert not after[7].any()
+    np.testing.assert_array_equal(np.delete(after, 7, 0), np.delete(before, 7, 0))
+    with Lock(run), pytest.raises(ConfigError, match="is in use"):
+        forget(run, ["7"])
+    assert runs.load(run).params  # needs no row
+
+
+def _all(store, step):
+    return [*records(store.folder / f"undo-{step:010d}", store.stride)]
+
+
+def test_refused(tmp_path):
+    with pytest.raises(ConfigError, match="memory = disk: maml keeps nothing of single tasks"):
+        check(replace(SINE, method="maml", memory="disk"))
+    with pytest.raises(ConfigError, match="memory = disk: direct moves every memory"):
+        check(replace(SINE, method="moml-v2", direct=True, memory="disk"))
+    with pytest.raises(ConfigError, match="memory must be one of ram, disk; given 'cloud'"):
+        check(replace(SINE, memory="cloud"))
+    with pytest.raises(ConfigError, match="memory_dir is for memory = disk; given memory = ram"):
+        check(replace(SINE, memory_dir="there"))
+    with pytest.raises(ConfigError, match="a sweep has its memories in RAM"):
+        sweep_run(replace(SINE, memory="disk"), tmp_path, {}, 2)
