@@ -214,8 +214,10 @@ def refused() -> list[str]:
     world, few = _in_arrays(), from_arrays(*data(5))
     plain = Algorithm(lambda params, hyper: params, lambda state, visit, hyper: state, Need(2))
     v1 = method("moml-v1", loss, n=5, k=2).algorithm
+    again = v1._replace(needs=v1.needs._replace(replace=True))
     return [
         words(lambda: sharded.program(plain, world.tasks, mesh())),
+        words(lambda: sharded.program(again, world.tasks, mesh())),
         words(lambda: sharded.program(v1, few, mesh())),
         words(lambda: mesh(9)),
     ]

@@ -75,8 +75,9 @@ def test_eight_devices():
     assert found["filled"] < 1e-12
     needed, rows = found["beside"]
     assert needed < rows / 10  # memories are not copied
-    method, few, many = found["refused"]
+    method, again, few, many = found["refused"]
     assert "one device" in method
+    assert "with replacement" in again
     assert "8 devices" in few and "n = 5" in few
     assert "1 to 8" in many and "given 9" in many
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental.multihost_utils import process_allgather
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from moml.errors import ConfigError
@@ -27,7 +27,8 @@ def mesh(devices: int | None = None) -> Mesh:
     least = min(map(len, of))
     if devices is not None and not 1 <= devices <= least:
         raise ConfigError(f"devices must be from 1 to {least}, all that are here; given {devices}")
-    return Mesh(np.array([device for own in of for device in own[:devices]]), (AXIS,))
+    chosen = np.array([device for own in of for device in own[:devices]])
+    return Mesh(chosen, (AXIS,), axis_types=(AxisType.Auto,))
 
 
 def specs(algorithm: Algorithm) -> Any:

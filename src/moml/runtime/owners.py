@@ -29,7 +29,8 @@ def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) ->
     The device has the arrays `held` of its tasks (see `Parts`), and reads and writes its own block
     of a store. It takes ceil(B / devices) tasks at a time, or `at_once` where that is fewer, in as
     many turns as it owns tasks for; places left over in the last turn count for nothing. Tasks
-    without end have no owner: they are dealt out by their place in the visit.
+    without end have no owner: they are dealt out by their place in the visit. No task is in a
+    visit twice.
     """
     block = 0 if tasks.n is None else block_of(tasks.n, devices)
 
@@ -62,9 +63,13 @@ def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) ->
             near = rows.read(store, turn(done + size)[2])
             return done + size, optax.tree.add(total, new), store, near
 
-        # A turn's rows are read before it begins: XLA would copy a store that it reads in places.
         zero = jnp.zeros((), jnp.int32)
         near = rows.read(store, turn(zero)[2])
+        most = share if tasks.n is None else min(block, count)
+        if most <= size:  # nobody has a second turn
+            total, kept = visited(near, zero)
+            return summed(total), rows.write(store, turn(zero)[2], kept)
+        # A turn's rows are read before it begins: XLA would copy a store that it reads in places.
         like = jax.eval_shape(lambda near: visited(near, zero)[0], near)
         start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
         left = lambda carry: carry[0] < own

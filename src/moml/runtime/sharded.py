@@ -21,13 +21,16 @@ from moml.runtime import simulate
 from moml.runtime.mesh import ROWS, WHOLE, held, shardings, specs
 from moml.runtime.owners import owners
 from moml.tasks.parts import block_of
-from moml.types import Algorithm, Hyper, Info, Key, Params, Tasks
+from moml.types import Algorithm, Hyper, Info, Key, Need, Params, Tasks
 
 
 def check(algorithm: Algorithm, tasks: Tasks, mesh: Mesh, name: str = "this method") -> None:
     """Refuse what cannot be done on many devices, in one line."""
     if "each" not in inspect.signature(algorithm.step).parameters:
         raise ConfigError(f"{name} runs on one device only: its steps are not a sum over tasks")
+    needs = jax.tree.leaves(algorithm.needs, is_leaf=lambda need: isinstance(need, Need))
+    if any(need.replace for need in needs):
+        raise ConfigError(f"{name} runs on one device only: it draws tasks with replacement")
     if tasks.n is not None and mesh.size > tasks.n:
         raise ConfigError(
             f"{mesh.size} devices for n = {tasks.n} tasks: give at most as many devices as tasks"
