@@ -118,17 +118,17 @@ def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
     first = log.stat().st_size
     after = store.read(everyone)
     write(store, chance)
-    [_, (ids, rows)] = records(log, store.stride)
+    [_, (ids, rows)] = records(log, store.layout.stride)
     store.file.write(np.sort(ids), rows[np.argsort(ids)])  # as if the second had only been logged
     np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
     store.close()
     data = log.read_bytes()
     zeros = data[: first + HEAD.size] + bytes(len(data) - first - HEAD.size)
-    end = first + HEAD.size + 4 * len(ids) + store.stride * int(rows.any(axis=1).sum())
+    end = first + HEAD.size + 4 * len(ids) + store.layout.stride * int(rows.any(axis=1).sum())
     for torn in (first + 1, first + HEAD.size, end - 1, zeros, first):
         log.write_bytes(data[:torn] if isinstance(torn, int) else torn)
         assert store.flaw(notes) is None
-        assert len([*records(log, store.stride)]) == 1
+        assert len([*records(log, store.layout.stride)]) == 1
     store.back_to(7)
     np.testing.assert_array_equal(store.read(everyone), before)
     for byte in (3, HEAD.size + 2, HEAD.size + 4 * 6 + 2):
@@ -142,7 +142,7 @@ def test_a_flipped_bit_in_a_row_is_found(store):
     store.write(np.arange(20), rows_of(store, 20, chance), store.read(np.arange(20)))
     path = store.folder / "rows"
     data = bytearray(path.read_bytes())
-    data[5 * store.stride + 3] ^= 4
+    data[5 * store.layout.stride + 3] ^= 4
     path.write_bytes(data)
     store.read(np.array([4, 6]))
     with pytest.raises(CheckpointError, match="the row of task 5 has another checksum"):
@@ -166,7 +166,7 @@ def test_another_store_is_refused_and_both_are_named(store, tmp_path):
     with pytest.raises(ConfigError, match=f"holds the memories of {tmp_path}: give another"):
         other(20, ROWS, tmp_path / "other").create()
     (store.folder / "rows").write_bytes(b"short")
-    assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 20}")
+    assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
     (store.folder / "about.json").unlink()
     assert store.flaw(notes) == f"{store.folder} holds no memories (about.json)"
     with pytest.raises(ConfigError, match="holds other files than memories"):
@@ -270,7 +270,7 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
 
 
 def _all(store, step):
-    return [*records(store.folder / f"undo-{step:010d}", store.stride)]
+    return [*records(store.folder / f"undo-{step:010d}", store.layout.stride)]
 
 
 def test_refused(tmp_path):

@@ -98,7 +98,7 @@ class Disk:
         with bar("filling memories", n, shown=shown) as advance:
             for first in range(0, n, simulate.FILLED):
                 ids = np.arange(first, min(first + simulate.FILLED, n))
-                rows = np.zeros((len(ids), self.store.stride), np.uint8)
+                rows = np.zeros((len(ids), self.store.layout.stride), np.uint8)
                 full = fill(self._held(carry, ids, rows, len(ids)), key, self._hyper)
                 self.store.write(ids, self._packed(split(full.state)[1], len(ids)), rows)
                 advance(first + len(ids))

@@ -22,7 +22,7 @@ import numpy as np
 from moml.errors import CheckpointError, ConfigError
 from moml.run.files import write_text
 from moml.run.manifest import sync_folder
-from moml.run.rows_file import SUM, Layout, RowsFile
+from moml.run.rows_file import Layout, RowsFile
 from moml.run.undo import Undo, record_of, records
 
 FORMAT = 1
@@ -37,11 +37,6 @@ class RowsOnDisk:
         self._undo: Undo | None = None
         self._logged = np.zeros(n, bool)  # of each task, whether the open log has its row
         self._id = ""
-
-    @property
-    def stride(self) -> int:
-        """Bytes of a row on disk."""
-        return self.layout.width + SUM
 
     def steps(self) -> list[int]:
         """The checkpoints that have a log."""
@@ -60,12 +55,12 @@ class RowsOnDisk:
                 raise ConfigError(f"{self.folder} holds other files than memories: give another")
             for path in (*map(self._log, self.steps()), self.folder / "rows"):
                 path.unlink(missing_ok=True)
-            _check_room(self.folder, self.n * self.stride)
+            _check_room(self.folder, self.n * self.layout.stride)
             self._id = secrets.token_hex(8)
             about: dict[str, Any] = {"format": FORMAT, "id": self._id, "run": str(self.owner)}
             about |= {"tasks": self.n, "row": self.layout.names}
             write_text(json.dumps(about, indent=1) + "\n", self.folder / "about.json")
-            self._file = RowsFile.create(self.folder / "rows", self.n, self.layout.width)
+            self._file = RowsFile.create(self.folder / "rows", self.n, self.layout.stride)
             self._file.sync()
             sync_folder(self.folder)
 
@@ -95,7 +90,7 @@ class RowsOnDisk:
             if step not in self.steps():
                 return f"the memories in {self.folder} cannot go back so far"
             for later in self.steps():
-                for _ in records(self._log(later), self.stride) if later >= step else ():
+                for _ in records(self._log(later), self.layout.stride) if later >= step else ():
                     pass
         except CheckpointError as error:
             return str(error)
@@ -112,7 +107,7 @@ class RowsOnDisk:
         if about["row"] != self.layout.names:
             was, here = ", ".join(about["row"]), ", ".join(self.layout.names)
             return f"{self.folder} holds rows of {was}; here they are {here}"
-        size, wanted = (self.folder / "rows").stat().st_size, self.n * self.stride
+        size, wanted = (self.folder / "rows").stat().st_size, self.n * self.layout.stride
         if size != wanted:
             return f"{self.folder / 'rows'} has {size} bytes instead of {wanted}"
         return None
@@ -120,11 +115,11 @@ class RowsOnDisk:
     def back_to(self, step: int) -> None:
         """Undo all that was written since a checkpoint, for which `flaw` found nothing wrong."""
         with _told(self.folder, "restore"):
-            self._file = RowsFile(self.folder / "rows", self.layout.width)
+            self._file = RowsFile(self.folder / "rows", self.layout.stride)
             self._id = self._about()["id"]
             later = [each for each in self.steps() if each >= step]
             for each in reversed(later):
-                for ids, rows in records(self._log(each), self.stride):
+                for ids, rows in records(self._log(each), self.layout.stride):
                     order = np.argsort(ids)
                     self._file.write(ids[order], rows[order])
             self._file.sync()  # before what it was made from goes
@@ -185,14 +180,14 @@ class RowsOnDisk:
             for step in self.steps():
                 partial = self._log(step).with_name(f".{self._log(step).name}.partial")
                 with open(partial, "wb") as file:
-                    for some, rows in records(self._log(step), self.stride):
+                    for some, rows in records(self._log(step), self.layout.stride):
                         rows[np.isin(some, which)] = 0
                         file.write(record_of(some, rows))
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(partial, self._log(step))
-            rows_file = RowsFile(self.folder / "rows", self.layout.width)
-            rows_file.write(which, np.zeros((len(which), self.stride), np.uint8))
+            rows_file = RowsFile(self.folder / "rows", self.layout.stride)
+            rows_file.write(which, np.zeros((len(which), self.layout.stride), np.uint8))
             rows_file.sync()
             rows_file.close()
             sync_folder(self.folder)
