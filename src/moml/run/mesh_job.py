@@ -41,7 +41,8 @@ def mesh_job(
     params = plan.built.init(init_key(config.seed)) if params is None else params
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key = run_key(config.seed)
-    run = sharded.program(algorithm, tasks, mesh, schedule_of(config))
+    at_once = plan.method.options.at_once
+    run = sharded.program(algorithm, tasks, mesh, schedule_of(config), at_once=at_once)
     data = held(tasks, mesh)
     made: dict[int, Any] = {}
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array
 
+from moml.algorithms.rounds import that_fit
 from moml.algorithms.schedule import Schedule, constant
 from moml.errors import ConfigError
 from moml.runtime import simulate
@@ -64,7 +65,7 @@ def program(
     """The compiled stretch: (state, held, key, start, hyper, length) -> state, infos.
 
     The state given is consumed: memories are updated in place. `at_once` tasks run side by side on
-    a device; None: the devices' equal shares of a step.
+    a device; None: its equal share of a step, of clients on a processor those that fit its cache.
     """
     check(algorithm, tasks, mesh)
 
@@ -72,7 +73,7 @@ def program(
         state: Any, held: Any, key: Key, start: Any, hyper: Hyper, length: int
     ) -> tuple[Any, Info]:
         def own(state: Any, held: Any, key: Key, start: Any, hyper: Hyper) -> tuple[Any, Info]:
-            each = owners(tasks, held, mesh.size, at_once)
+            each = owners(tasks, held, mesh.size, at_once or _few(algorithm, state, mesh))
             mine = algorithm._replace(step=partial(algorithm.step, each=each))
             train = simulate.stretch(mine, _unfetched(tasks), schedule)
             return train(state, key, start, hyper, length)
@@ -99,6 +100,13 @@ def fill(
     run = jax.jit(_on_devices(own, algorithm, mesh, specs(algorithm)), donate_argnums=0)
     data = held(tasks, mesh)
     return lambda state, key, hyper: run(state, data, key, hyper)
+
+
+def _few(algorithm: Algorithm, state: Any, mesh: Mesh) -> int | None:
+    """Clients side by side on a device, where `rounds` would take them in slices."""
+    if algorithm.rounds is None or mesh.devices.flat[0].platform != "cpu":
+        return None
+    return that_fit(state.meta, block_of(algorithm.needs.tasks, mesh.size))
 
 
 def _unfetched(tasks: Tasks) -> Tasks:
