@@ -139,3 +139,18 @@ def test_no_cluster(tmp_path, cache):  # noqa: F811
     process = begun(cache, *train(tmp_path / "run"), "--cluster")
     assert "JAX finds no cluster here that it knows" in ended(process)[1]
     assert process.returncode == 2
+
+
+@pytest.mark.slow
+def test_found_by_what_slurm_says(tmp_path, cache):  # noqa: F811
+    with socket.socket() as free:  # JAX makes its port of the job's number
+        free.bind(("127.0.0.1", 0))
+        job = str(free.getsockname()[1])
+    told = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+    own = lambda number: told | {"SLURM_PROCID": number, "SLURM_LOCALID": number}
+    words = [*train(tmp_path / "run", steps=200), "--cluster"]
+    two = [begun(cache, *words, **X64, **own(number)) for number in "01"]
+    ends = [ended(process) for process in two]
+    assert [process.returncode for process in two] == [0, 0], ends
+    assert "2 devices of 2 processes" in ends[0][0]
+    assert rows(tmp_path / "run")[-1]["step"] == 200
