@@ -6,8 +6,8 @@
 A step is some 20 us of arithmetic for 21 kB of rows: few uses of memories ask more of a disk.
 Every row is written once before, so that the undo log has to take all of them, as late in a run.
 *Cached*: the system has the file in its cache, as far as it likes. *Cold*: it is asked to drop the
-file before each turn, so that every row comes from the disk. A turn is 10,000 steps that visit
-30,000 tasks at random, until all is written. Peak RSS is read before the side in memory begins. The
+file before each turn, so that every row comes from the disk. A turn is 5,000 steps that visit
+15,000 tasks at random, until all is written. Peak RSS is read before the side in memory begins. The
 files are removed at the end.
 """
 
@@ -33,7 +33,7 @@ from moml.run.rows_file import layout_of
 from moml.run.rows_on_disk import RowsOnDisk
 from moml.types import Algorithm, Tasks
 
-SPAN = 10  # chunks in a turn
+SPAN = 5  # chunks in a turn
 
 
 def composed(n: int, head: bool, dtype: str) -> Algorithm:
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--head", action="store_true", help="ten million tasks, the head adapts")
     parser.add_argument("--tasks", type=int, default=None)
     parser.add_argument("--dtype", default="float32", help="or bfloat16")
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--turns", type=int, default=40)
     own = parser.parse_args()
     folder = Path(tempfile.mkdtemp(dir=own.folder))
     try:

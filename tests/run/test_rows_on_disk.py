@@ -177,7 +177,7 @@ def test_another_store_is_refused_and_both_are_named(store, tmp_path):
     assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
     (store.folder / "about.json").unlink()
     assert store.flaw(notes) == f"{store.folder} holds no memories (about.json)"
-    with pytest.raises(ConfigError, match="holds other files than memories"):
+    with pytest.raises(ConfigError, match="holds other files"):
         store.create()
 
 

@@ -52,7 +52,9 @@ class RowsOnDisk:
             if (self.folder / "about.json").exists():
                 self._refuse_others()
             elif (self.folder / "rows").exists():
-                raise ConfigError(f"{self.folder} holds other files than memories: give another")
+                raise ConfigError(
+                    f"{self.folder} holds other files: give another folder"
+                )
             for path in (*map(self._log, self.steps()), self.folder / "rows"):
                 path.unlink(missing_ok=True)
             _check_room(self.folder, self.n * self.layout.stride)
@@ -67,7 +69,9 @@ class RowsOnDisk:
     def _refuse_others(self) -> None:
         about = self._about()
         if about["run"] != str(self.owner):
-            raise ConfigError(f"{self.folder} holds the memories of {about['run']}: give another")
+            raise ConfigError(
+                f"{self.folder} holds the memories of {about['run']}: give another folder"
+            )
 
     def _about(self) -> dict[str, Any]:
         try:
