@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from moml.errors import CheckpointError, check_count
+from moml.errors import CheckpointError, LostProcess, check_count
 from moml.run import manifest
 from moml.run.leaves import load_leaves, save_leaves
 from moml.run.shares import Share, load_shares, save_shares
@@ -240,6 +240,8 @@ class Checkpoints:
             self.team.together("save", begin if self.team.leads else nothing)
             self.team.together("save", lambda: save_shares(partial / "rows", shares))
             self.team.together("save", finish if self.team.leads else nothing)
+        except LostProcess:
+            raise
         except Exception as error:
             if self.team.leads:
                 _remove(partial)

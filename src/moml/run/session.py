@@ -95,11 +95,11 @@ def plus(one: Cost, other: Cost) -> Cost:
     return Cost(*(np.add(a, b) for a, b in zip(one, other, strict=True)))
 
 
-def _spent(path: Path, job: Job, done: int) -> Any:
+def _spent(path: Path, job: Job, done: int, *, leads: bool) -> Any:
     """What the rounds so far have cost, as the last line of metrics has it; None without rounds."""
     if job.cost is None:
         return None
-    rows = read(path)
+    rows = read(path) if leads else []
     return Cost(**rows[-1][COST]) if rows and COST in rows[-1] else job.cost(0, done)
 
 
@@ -169,7 +169,7 @@ def go_on(
         progress = progress and team.leads and done < job.steps
         shown = bar(job.name, job.steps, shown=progress, done=done)
         with lines as metrics, board_ as show, shown as advance:
-            spent = _spent(path, job, done)
+            spent = _spent(path, job, done, leads=team.leads)
             while done < job.steps:
                 size = min(job.length, job.steps - done)
                 with team.watch():
