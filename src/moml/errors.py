@@ -38,6 +38,16 @@ class FlowerError(MomlError):
     exit_code = 1
 
 
+class OtherFailed(MomlError):
+    """What another process of the run failed by, in its own words."""
+
+
+class LostProcess(MomlError):
+    """One of the processes of a run that no longer answers: the others cannot go on."""
+
+    exit_code = 1
+
+
 class Interrupted(MomlError):
     """A run that was asked to stop by a signal, and has saved what it did."""
 

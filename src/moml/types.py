@@ -109,6 +109,7 @@ class Memory(NamedTuple):
     write: Callable[[Any, Int[Array, " tasks"], Personal], Any]
     recall: Callable[[Any, Int[Array, " tasks"]], tuple[Personal, Bool[Array, " tasks"]]]
     # what is remembered of some tasks, and of which of them anything is
+    rows: Any = True  # a prefix of the store: True where leaves have a row of every task
 
 
 class Info(NamedTuple):
@@ -130,11 +131,22 @@ class Algorithm(NamedTuple):
     """A method: two pure functions, and what `step` wants to be given."""
 
     init: Callable[[Params, Hyper], Any]
-    step: Callable[[Any, Any, Hyper], tuple[Any, Info]]  # state, visits, hyper
+    step: Callable[..., tuple[Any, Info]]  # state, visits, hyper; most take `each`, see `visits`
     needs: Any  # a tree of Need; `step` is given the same tree with a Visit in each place
     iterations: int = 1  # the paper's iterations in one call of `step`: Spider's q, LocalMOML's H
-    fill: Callable[[Any, Visit, Hyper], Any] | None = None  # eager memories: write these tasks'
+    fill: Callable[..., Any] | None = None  # state, visit, hyper: write these tasks' memories
     rounds: Rounds | None = None  # of the federated methods
+    rows: Any = False  # a prefix of the state: True where leaves have a row of every task
+
+
+class Parts(NamedTuple):
+    """The data of tasks in blocks of ids, one block a device; see `moml.tasks.parts`.
+
+    Whoever replaces the `fetch` of `Tasks` replaces these too.
+    """
+
+    cut: Callable[[int, int], Any]  # devices, which of them -> its arrays, alike in shape for all
+    fetch: Callable[[Any, Int[Array, "*tasks"], Any], Batch]  # of these arrays, by place in a block
 
 
 class Tasks(NamedTuple):
@@ -151,3 +163,4 @@ class Tasks(NamedTuple):
     least: int | None = None  # how many samples the smallest of them has
     ways: int = 1  # samples that one of a draw stands for: an episode's classes
     sizes: Callable[[Int[Array, " tasks"]], Int[Array, " tasks"]] | None = None  # those of some
+    parts: Parts | None = None  # None: every device holds what `fetch` needs of all tasks

@@ -96,14 +96,16 @@ def test_half_the_bytes_and_what_was_not_visited_stays(name):
     assert np.flatnonzero(changed).tolist() == [1, 8]
 
 
-def test_the_same_visits_give_the_same_bits_and_two_tasks_others():
+def test_the_same_visits_give_the_same_bits_in_any_row_and_another_count_others():
     memory, w = packed(ema(4)), jnp.zeros(500, F)
     v = jnp.linspace(0, 1, 500, dtype=F)
-    ids = jnp.asarray([0, 2], jnp.int32)
-    one = visited(memory, memory.init(w), ids, w, v, 0.3)
-    two = visited(memory, memory.init(w), ids[::-1], w, v, 0.3)
-    np.testing.assert_array_equal(one.u, two.u)
-    differ = np.asarray(one.u[0] != one.u[2]).mean()
+    here, there = jnp.asarray([0, 2], jnp.int32), jnp.asarray([3, 1], jnp.int32)
+    one = visited(memory, memory.init(w), here, w, v, 0.3)
+    two = visited(memory, memory.init(w), there, w, v, 0.3)
+    np.testing.assert_array_equal(one.u[here], two.u[there])
+    later = memory.init(w)._replace(visits=jnp.full(4, 5, jnp.int32))
+    other = memory.write(later, here, jnp.stack([v, v]))
+    differ = np.asarray(one.u[0] != other.u[0]).mean()
     assert 0.2 < differ < 0.8
 
 

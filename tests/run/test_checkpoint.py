@@ -168,12 +168,12 @@ def test_when_none_is_good_nothing_is_deleted(tmp_path, caplog):
 
 def test_a_newer_format_is_refused_by_name(tmp_path, monkeypatch):
     filled(tmp_path, 1)
-    monkeypatch.setattr(checkpoint, "FORMAT", 7)
+    monkeypatch.setattr(checkpoint, "PLAIN", 7)
     filled(tmp_path, 2)
     monkeypatch.undo()
     assert load(tmp_path).step == 1
     shutil.rmtree(tmp_path / "0000000001")
-    with pytest.raises(CheckpointError, match=r"it has format 7, of a newer moml; .* up to 1"):
+    with pytest.raises(CheckpointError, match=r"it has format 7, of a newer moml; .* up to 2"):
         load(tmp_path)
 
 

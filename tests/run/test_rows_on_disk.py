@@ -51,9 +51,17 @@ def same(one, two):
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b, strict=True), one, two)
 
 
+@pytest.mark.parametrize("name", ["moml, bfloat16", "moml-v2, bfloat16"])
+def test_bfloat16_on_disk_and_in_ram(tmp_path, monkeypatch, name):
+    monkeypatch.setitem(METHODS, name, {"memory_dtype": "bfloat16"})
+    with jax.enable_x64(False):
+        test_on_disk_and_in_ram_every_byte_is_the_same(tmp_path, monkeypatch, name)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_on_disk_and_in_ram_every_byte_is_the_same(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(disk, "ROOM", 1500)  # several pieces a stretch, the last a short one
+    room = 1500 if jax.config.jax_enable_x64 else 400
+    monkeypatch.setattr(disk, "ROOM", room)  # several pieces a stretch, the last a short one
     ram = job_of(config_of(name), tmp_path)
     job = job_of(config_of(name, memory="disk"), tmp_path)
     assert 1 < job.disk._most < job.length

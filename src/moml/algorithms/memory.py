@@ -23,14 +23,17 @@ def rows_like(p: Personal, n: int) -> Personal:
 
 
 def take(rows: Any, ids: Ids) -> Any:
-    """The rows of some tasks; ids are known to be valid and distinct."""
-    return jax.tree.map(lambda r: r.at[ids].get(mode="promise_in_bounds"), rows)
+    """The rows of some tasks; past the last row that one."""
+    return jax.tree.map(lambda r: r.at[ids].get(mode="clip"), rows)
 
 
 def put(rows: Any, ids: Ids, values: Any) -> Any:
-    """The rows with those of some tasks replaced, in place where the buffer is donated."""
+    """The rows with those of some tasks replaced, in place where the buffer is donated.
+
+    Ids are distinct; what is past the last row is not written.
+    """
     return jax.tree.map(
-        lambda r, v: r.at[ids].set(v, mode="promise_in_bounds", unique_indices=True), rows, values
+        lambda r, v: r.at[ids].set(v, mode="drop", unique_indices=True), rows, values
     )
 
 
@@ -174,7 +177,8 @@ def debiased_ema(n: int, p_visit: float) -> Memory:
         )
 
     recall = lambda store, ids: (read(store, ids), jnp.ones_like(ids, bool))
-    return Memory(init, tick, read, _debiased_mix(p_visit), write, recall)
+    rows = Lazy._make([False, False, True, True])
+    return Memory(init, tick, read, _debiased_mix(p_visit), write, recall, rows)
 
 
 class Offsets(NamedTuple):

@@ -34,12 +34,13 @@ class Outcome(NamedTuple):
     loss: Float[Array, ""]
 
 
-def _init(adapt: Adapt, memory: Memory, outer: Any) -> Any:
+def _algorithm(adapt: Adapt, memory: Memory, outer: Any, step: Any, needs: Any) -> Algorithm:
     def init(params: Params, hyper: Hyper) -> State:
         meta = adapt.init(params, hyper)
         return State(meta, memory.init(adapt.start(meta)), outer.init(meta))
 
-    return init
+    rows = State(meta=False, memory=memory.rows, outer=False)
+    return Algorithm(init, step, needs, fill=fill(adapt, memory), rows=rows)
 
 
 def outer_step(outer: Any, meta: Meta, state: Any, delta: Meta, hyper: Hyper) -> tuple[Meta, Any]:
@@ -84,7 +85,7 @@ def single_node(
         total, store = each(one, memory, store, visit)
         return _finish(outer, state, store, total, len(visit.ids), hyper)
 
-    return Algorithm(_init(adapt, memory, outer), step, need, fill=fill(adapt, memory))
+    return _algorithm(adapt, memory, outer, step, need)
 
 
 def two_batches(
@@ -108,17 +109,19 @@ def two_batches(
 
         store = memory.tick(state.memory, w, hyper)
         _, store = each(remember, memory, store, visits.memory)
-        total, _ = each(meta_gradient, memory._replace(write=lambda *_: ()), store, visits.meta)
+        asked = memory._replace(write=lambda store, *_: store)
+        total, _ = each(meta_gradient, asked, store, visits.meta)
         return _finish(outer, state, store, total, len(visits.meta.ids), hyper)
 
-    return Algorithm(_init(adapt, memory, outer), step, needs, fill=fill(adapt, memory))
+    return _algorithm(adapt, memory, outer, step, needs)
 
 
 def fill(adapt: Adapt, memory: Memory) -> Any:
     """Eager filling: one pass that writes u_i = A(w; S1) for the tasks of a visit."""
 
-    def filled(state: State, visit: Visit, hyper: Hyper) -> State:
-        v = jax.vmap(lambda s: adapt.apply(state.meta, s, hyper))(visit.task.support)
-        return state._replace(memory=memory.write(state.memory, visit.ids, v))
+    def filled(state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side) -> State:
+        adapted = lambda row, visit: ((), adapt.apply(state.meta, visit.task.support, hyper))
+        unread = memory._replace(read=lambda *_: ())
+        return state._replace(memory=each(adapted, unread, state.memory, visit)[1])
 
     return filled

@@ -2,8 +2,9 @@
 
 bfloat16 has 8 bits of a number. To the nearest, an update under 2^-9 of the value would always be
 rounded away, and a memory with a small beta would stand still; rounded up or down by chance, it is
-right on average. The chance is a hash of the task's id, of the count or clock that each visit moves
-on, and of the number's place: no key is needed, and a run is the same however it is cut up.
+right on average. The chance is a hash of the number itself, of its place, and of the count or clock
+that each visit moves on. No key is needed, nor an id: a run is the same however it is cut up, on
+any number of devices, in RAM and on disk.
 
 Rows are held as bits (uint16) and widened one by one: XLA would convert a store of bfloat16 as a
 whole on a CPU, at every step.
@@ -39,22 +40,27 @@ def mixed(x: UInt[Array, "*n"]) -> UInt[Array, "*n"]:
     return x ^ (x >> 16)
 
 
-def _salt(ids: Ids, book: Any) -> UInt[Array, " tasks"]:
+def _bits(x: Array) -> UInt[Array, "*n"]:
+    return jax.lax.bitcast_convert_type(x, jnp.uint32)
+
+
+def _salt(book: Any) -> UInt[Array, " tasks"]:
     """A number for each task that changes with its count or clock."""
-    salt = mixed(ids.astype(jnp.uint32))
-    for leaf in jax.tree.leaves(book):
-        salt = mixed(salt * jnp.uint32(31) + jax.lax.bitcast_convert_type(leaf, jnp.uint32))
+    first, *others = map(_bits, jax.tree.leaves(book))
+    salt = mixed(first)
+    for leaf in others:
+        salt = mixed(salt * jnp.uint32(31) + leaf)
     return salt
 
 
-def _packed_like(p: Personal, ids: Ids, book: Any) -> Personal:
+def _packed_like(p: Personal, book: Any) -> Personal:
     """Rows of some tasks, rounded; `book` is what is kept of them besides."""
-    salt, leaves, at = _salt(ids, book), [], 0
+    salts, leaves, at = _salt(book), [], 0
     for leaf in jax.tree.leaves(p):
         flat = leaf.reshape(leaf.shape[0], -1)
-        place = jnp.uint32(at) + jnp.arange(flat.shape[1], dtype=jnp.uint32)
-        chance = jax.vmap(lambda salt, place=place: mixed(salt ^ mixed(place)))(salt)
-        leaves.append(rounded(flat, chance).reshape(leaf.shape))
+        place = mixed(jnp.uint32(at) + jnp.arange(flat.shape[1], dtype=jnp.uint32))
+        chance = lambda row, salt, place=place: mixed(mixed(_bits(row) ^ place) ^ salt)
+        leaves.append(rounded(flat, jax.vmap(chance)(flat, salts)).reshape(leaf.shape))
         at += flat.shape[1]
     return jax.tree.unflatten(jax.tree.structure(p), leaves)
 
@@ -68,7 +74,7 @@ def _read(store: Any, ids: Ids) -> Any:
 def _write(store: Any, ids: Ids, rows: Any) -> Any:
     """The store with the rows of some tasks, rounded."""
     p, book = rows
-    return put(store, ids, type(store)(_packed_like(p, ids, book), book))
+    return put(store, ids, type(store)(_packed_like(p, book), book))
 
 
 ROWS = Rows(_read, _write)  # of a store whose first part are numbers, the second counts or clocks

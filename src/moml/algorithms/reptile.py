@@ -1,10 +1,10 @@
 """Reptile: move towards where the tasks' own training went."""
 
-import jax
-import jax.numpy as jnp
 import optax
 
-from moml.algorithms.moml import State, mean, norm, outer_step
+from moml.algorithms.memory import none
+from moml.algorithms.moml import Outcome, State, norm, outer_step
+from moml.algorithms.visits import Each, over, side_by_side
 from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Need, Params, Visit
 
 
@@ -15,16 +15,17 @@ def reptile(loss: Loss, adapt: Adapt, outer: optax.GradientTransformation, need:
         meta = adapt.init(params, hyper)
         return State(meta, (), outer.init(meta))
 
-    def step(state: State, visit: Visit, hyper: Hyper) -> tuple[State, Info]:
+    def step(
+        state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side
+    ) -> tuple[State, Info]:
         meta = state.meta
 
-        def towards(samples: object) -> tuple[object, jax.Array]:
-            v = adapt.merge(meta, adapt.apply(meta, samples, hyper))
-            return optax.tree.sub(meta, v), loss(v, samples)
+        def towards(row: tuple[()], visit: Visit) -> tuple[Outcome, tuple[()]]:
+            v = adapt.merge(meta, adapt.apply(meta, visit.task.support, hyper))
+            return Outcome(optax.tree.sub(meta, v), loss(v, visit.task.support)), ()
 
-        deltas, losses = jax.vmap(towards)(visit.task.support)
-        delta = mean(deltas)
+        delta, value = over(len(visit.ids), each(towards, none(), (), visit)[0])
         meta, outer_state = outer_step(outer, meta, state.outer, delta, hyper)
-        return State(meta, (), outer_state), Info(jnp.mean(losses), norm(delta))
+        return State(meta, (), outer_state), Info(value, norm(delta))
 
     return Algorithm(init, step, need)

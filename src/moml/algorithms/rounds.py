@@ -194,4 +194,5 @@ def rounds(
 
     anybody = jnp.zeros(1, jnp.int32)  # all begin alike
     row = lambda meta: jax.tree.map(lambda each: each[0], rows.read(store(meta), anybody))
-    return Algorithm(first, step, need, need.visits or 1, rounds=Rounds(update, row, server))
+    parts, marks = Rounds(update, row, server), RoundState(meta=False, memory=True)
+    return Algorithm(first, step, need, need.visits or 1, rounds=parts, rows=marks)

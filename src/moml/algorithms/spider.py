@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from moml.algorithms.memory import none
-from moml.algorithms.moml import mean, norm
-from moml.algorithms.personal import Step, personal_step
+from moml.algorithms.moml import Outcome, norm
+from moml.algorithms.personal import personal_step
+from moml.algorithms.visits import Each, over, side_by_side
 from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Meta, Need, Params, Task, Visit
 
 
@@ -40,19 +41,26 @@ def bspiderboost(
     """
     visit_one = personal_step(loss, adapt, none())
 
-    def estimate(meta: Meta, task: Task, hyper: Hyper) -> Step:
-        return mean(jax.vmap(lambda one: visit_one(meta, (), one, hyper))(task))
+    def estimate(meta: Meta, visit: Visit, hyper: Hyper, each: Each) -> Outcome:
+        def one(row: tuple[()], visit: Visit) -> tuple[Outcome, tuple[()]]:
+            done = visit_one(meta, row, visit.task, hyper)
+            return Outcome(done.delta, done.loss), ()
+
+        return over(len(visit.ids), each(one, none(), (), visit)[0])
 
     def move(meta: Meta, z: Meta, hyper: Hyper) -> Meta:
         return jax.tree.map(lambda w, z: w - hyper.eta * z, meta, z)  # w <- w - eta z
 
-    def step(state: SpiderState, cycle: Cycle, hyper: Hyper) -> tuple[SpiderState, Info]:
-        first = estimate(state.meta, cycle.large.task, hyper)
+    def step(
+        state: SpiderState, cycle: Cycle, hyper: Hyper, each: Each = side_by_side
+    ) -> tuple[SpiderState, Info]:
+        first = estimate(state.meta, cycle.large, hyper, each)
 
         def correct(carry: Any, visit: Visit) -> Any:
             before, meta, z = carry
-            at_here, at_there = points(visit.task)
-            here, there = estimate(meta, at_here, hyper), estimate(before, at_there, hyper)
+            at_here, at_there = (visit._replace(task=task) for task in points(visit.task))
+            here = estimate(meta, at_here, hyper, each)
+            there = estimate(before, at_there, hyper, each)
             z = jax.tree.map(lambda z, a, b: z + a - b, z, here.delta, there.delta)
             return (meta, move(meta, z, hyper), z), here.loss
 

@@ -1,6 +1,6 @@
 """Commands that take a configuration: `moml train CONFIG --out RUN --eta 0.01 --problem.n 50`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, fields, make_dataclass
 from inspect import cleandoc
 from typing import Annotated, Any, TypeVar
@@ -14,8 +14,15 @@ from moml.run.toml import load, words
 Own = TypeVar("Own")
 
 
-def parse(arguments: Sequence[str], prog: str, own: type[Own]) -> tuple[Config, Own]:
+def parse(
+    arguments: Sequence[str],
+    prog: str,
+    own: type[Own],
+    ready: Callable[[Own], None] = lambda own: None,
+) -> tuple[Config, Own]:
     """The checked configuration, and the options of the command's own dataclass.
+
+    `ready` is called before JAX is asked for anything.
 
     The first argument is CONFIG, a starting point or a TOML file; it gives the defaults of all
     options after it. `prog` is the command as a user types it, `own`'s docstring what it does.
@@ -43,6 +50,7 @@ def parse(arguments: Sequence[str], prog: str, own: type[Own]) -> tuple[Config, 
     given = tyro.cli(
         both, args=rest, prog=prog, description=about, config=(tyro.conf.AvoidSubcommands,)
     )
+    ready(given.own)
     return check(given.config), given.own
 
 

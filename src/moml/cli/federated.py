@@ -133,7 +133,13 @@ def federated(command: Federated) -> None:
     for name in ("local_steps", "clients_per_round", "k"):
         for value in getattr(command, name):
             check_count(name, value)
-    axes = (command.local_steps, command.clients_per_round, command.methods, command.k, command.split)
+    axes = (
+        command.local_steps,
+        command.clients_per_round,
+        command.methods,
+        command.k,
+        command.split,
+    )
     todo = {
         (data, name): cells_of(name, data, *axes)
         for data, name in itertools.product(command.dataset, command.protocol)

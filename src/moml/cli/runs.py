@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +12,14 @@ import tyro
 
 from moml.cli.border import rows_file
 from moml.cli.configured import parse
+from moml.cli.together import Together, Where, where
 from moml.errors import ConfigError
+from moml.run.config import Config
+from moml.run.job import Job
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(Together):
     """Train one model in a folder that survives: `moml resume RUN` goes on after any end.
 
     `moml train --print-config NAME` writes the complete file of a starting point.
@@ -51,7 +55,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Resume:
+class Resume(Together):
     """Go on with a run or a sweep from its last good checkpoint, bit for bit."""
 
     run: tyro.conf.Positional[Path]
@@ -123,14 +127,19 @@ def train(arguments: Sequence[str]) -> None:
         config, _ = parse(arguments[1:], "moml train --print-config", _Nothing)
         print(dump(config), end="")
         return
-    config, own = parse(arguments, "moml train", Train)
-    file = rows_file(own.json)
-    began = time.monotonic()
-    config, job = runs.train(
-        config, own.out, source=own.from_, progress=True, board=own.tensorboard
-    )
-    row = runs.last_row(config, job, own.out, time.monotonic() - began)
-    _report([row], f"{config.method}, {row['metric']}", file, own.out, runs.spent(own.out))
+    with ExitStack() as open_:
+        found: list[Where] = []
+        ready = lambda own: found.append(open_.enter_context(where(own, own.out)))
+        config, own = parse(arguments, "moml train", Train, ready)
+        mesh, team = found[0]
+        file = rows_file(own.json)
+        began = time.monotonic()
+        config, job = runs.train(
+            config, own.out, source=own.from_, progress=True, board=own.tensorboard, mesh=mesh,
+            team=team,
+        )  # fmt: skip
+        if team.leads:
+            _end(config, job, own.out, file, time.monotonic() - began)
 
 
 def sweep(arguments: Sequence[str]) -> None:
@@ -151,19 +160,31 @@ def resume(command: Resume) -> None:
     from moml.run import runs, sweeps
 
     file = rows_file(command.json)
-    record, _ = runs.record_of(command.run)
-    began = time.monotonic()
-    if "grid" in record:
-        config, rows = sweeps.resume_sweep(command.run, command.allow_change, progress=True)
-        file = file or command.run / "rows.json"
-        _report(rows, f"{config.method}: the best first", file, command.run)
-        return
-    config, job = runs.resume(
-        command.run, command.allow_change, progress=True, board=command.tensorboard
-    )
-    row = runs.last_row(config, job, command.run, time.monotonic() - began)
-    spent = runs.spent(command.run)
-    _report([row], f"{config.method}, {row['metric']}", file, command.run, spent)
+    with where(command, command.run) as (mesh, team):
+        record, _ = runs.record_of(command.run)
+        began = time.monotonic()
+        if "grid" in record:
+            if mesh is not None:
+                raise ConfigError(f"{command.run} holds a sweep: it runs on one device")
+            config, rows = sweeps.resume_sweep(command.run, command.allow_change, progress=True)
+            file = file or command.run / "rows.json"
+            _report(rows, f"{config.method}: the best first", file, command.run)
+            return
+        config, job = runs.resume(
+            command.run, command.allow_change, progress=True, board=command.tensorboard, mesh=mesh,
+            team=team,
+        )  # fmt: skip
+        if team.leads:
+            _end(config, job, command.run, file, time.monotonic() - began)
+
+
+def _end(config: Config, job: Job, folder: Path, file: Path | None, seconds: float) -> None:
+    from moml.run import runs
+
+    if job.place is not None:
+        print(job.place.told())
+    row = runs.last_row(config, job, folder, seconds)
+    _report([row], f"{config.method}, {row['metric']}", file, folder, runs.spent(folder))
 
 
 def score(command: Score) -> None:

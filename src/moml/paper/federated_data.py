@@ -62,9 +62,7 @@ def images_of(name: str, folder: Path | None) -> tuple[Images, Images]:
     return (by_group(both[0]), by_group(both[1])) if SETTINGS[name].grouped else both
 
 
-def problem_of(
-    train: Images, test: Images, name: str, p: Protocol, split: int = SPLIT
-) -> Problem:
+def problem_of(train: Images, test: Images, name: str, p: Protocol, split: int = SPLIT) -> Problem:
     """The paper's split of these images, drawn from a seed, under a protocol's switches."""
     setting = SETTINGS[name]
     a = MORE_MNIST if p.more_mnist and name == "mnist" else setting.train

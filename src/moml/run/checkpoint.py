@@ -1,6 +1,7 @@
 """Checkpoints: a state on disk that is whole, proven so before it is read, or passed over by name.
 
     checkpoints/0000012000/  state/         what orbax writes: the leaves, by their number
+                             rows/          of several processes: see `moml.run.shares`
                              info.json      format, step, score, names of the leaves, caller's notes
                              manifest.json  see `moml.run.manifest`
 
@@ -25,33 +26,45 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from moml.errors import CheckpointError, check_count
+from moml.errors import CheckpointError, LostProcess, check_count
 from moml.run import manifest
 from moml.run.leaves import load_leaves, save_leaves
+from moml.run.shares import Share, load_shares, save_shares
+from moml.run.team import ALONE, Team, nothing
 
-FORMAT = 1
+FORMAT, PLAIN = 2, 1  # with rows of several processes, and without
 PARTIAL, SWAPPED, OLD = ".writing-", ".swapped-", ".old-"
 log = logging.getLogger("moml")
+Usable = Callable[[dict[str, Any]], str | None]  # why a checkpoint with these notes is no good
 
 
 class Saved(NamedTuple):
-    """A checkpoint, read: the state has numpy leaves; tuples of the notes have become lists."""
+    """A checkpoint, read: the state has numpy leaves, of a team's `Pieces`.
+
+    Tuples of the notes have become lists.
+    """
 
     step: int
     state: Any
     info: dict[str, Any]
     score: float | None
 
+    def whole(self) -> "Saved":
+        """The same with all rows in memory."""
+        return self._replace(state=jax.tree.map(np.asarray, self.state))
+
 
 class Checkpoints:
     """The checkpoints of one run: the newest `keep`, and the one with the least score.
 
-    Whoever saves holds the run's lock; to load needs none. Use it in a `with`, or `close` it.
+    Whoever saves holds the run's lock; to load needs none. Use it in a `with`, or `close` it. The
+    processes of a team all save and load at the same moments, in a folder that all of them see.
     """
 
-    def __init__(self, folder: Path | str, keep: int = 3):
+    def __init__(self, folder: Path | str, keep: int = 3, team: Team = ALONE):
         self.folder = Path(folder)
         self.keep = check_count("keep", keep)
+        self.team = team
         self._bad: set[int] = set()  # passed over by `load`: worth nothing once a new one is there
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._job: Future[None] | None = None
@@ -84,16 +97,19 @@ class Checkpoints:
     def save(self, step: int, state: Any, info: dict[str, Any], score: float | None = None) -> None:
         """Copy the state now, write it beside what comes next; an earlier write is waited for.
 
-        `state` has array leaves (typed keys as their data), `info` is what JSON can say. A step
-        that is saved again is replaced. Raises what an earlier write raised.
+        `state` has array leaves (typed keys as their data), of a team also `Share`s; `info` is what
+        JSON can say, that of the first process. A step that is saved again is replaced. Raises what
+        an earlier write raised.
         """
         self.wait()
         for leaf in jax.tree.leaves(state):
             if isinstance(leaf, jax.Array):
                 leaf.copy_to_host_async()
-        copied = jax.tree.map(lambda leaf: np.array(leaf, copy=True), state)
+        own = lambda leaf: leaf if isinstance(leaf, Share) else np.array(leaf, copy=True)
+        copied = jax.tree.map(own, state)
         score = float(score) if score is not None and math.isfinite(score) else None
-        about = {"format": FORMAT, "step": step, "score": score}
+        several = any(isinstance(leaf, Share) for leaf in jax.tree.leaves(copied))
+        about = {"format": FORMAT if several else PLAIN, "step": step, "score": score}
         text = json.dumps(about | {"info": info, "leaves": _names(copied)}, indent=1) + "\n"
         self._job = self._pool.submit(self._write, step, jax.tree.leaves(copied), text)
 
@@ -117,18 +133,38 @@ class Checkpoints:
     def load(
         self,
         like: Any,
-        usable: Callable[[dict[str, Any]], str | None] = lambda info: None,
+        usable: Usable = lambda info: None,
         *,
         best: bool = False,
+        mapped: bool = False,
     ) -> Saved | None:
         """The newest good checkpoint whose leaves are those of `like` (arrays or their shapes).
 
-        With `best`, the good one with the least score.
+        With `best`, the good one with the least score. With `mapped`, rows of several processes are
+        `Pieces`, which read what is asked for.
 
         A bad one, or one for which `usable(info)` gives a reason, is passed over with a warning.
-        None where there never was one; CheckpointError where there are some and none is good.
+        None where there never was one; CheckpointError where there are some and none is good. Of a
+        team the first process chooses.
         """
         self.wait()
+        if not self.team.leads:
+            told = self.team.agree("load", "")
+            if told == "none":
+                return None
+            if not told.isdecimal():
+                raise CheckpointError(f"process 0: {told}")
+            found = _read(self.path(int(told)), int(told), like, lambda info: None, proven=True)
+            return found if mapped else found.whole()
+        try:
+            newest = self._newest(like, usable, best)
+        except CheckpointError as error:
+            self.team.agree("load", str(error))
+            raise
+        self.team.agree("load", "none" if newest is None else str(newest.step))
+        return newest if mapped or newest is None else newest.whole()
+
+    def _newest(self, like: Any, usable: Usable, best: bool) -> Saved | None:
         reasons: dict[int, str] = {}
         scores = {step: self._score(step) if best else None for step in self.steps()}
         order = lambda step: (math.inf if (score := scores[step]) is None else score, -step)
@@ -164,7 +200,7 @@ class Checkpoints:
                 bad.append(step)
                 continue
             text = (self.path(step) / "info.json").read_text()
-            self._write(step, jax.tree.leaves(change(saved.state)), text)
+            self._write(step, jax.tree.leaves(change(saved.whole().state)), text)
         self.clear()
         return bad
 
@@ -177,14 +213,20 @@ class Checkpoints:
             for path in self.folder.glob(prefix + "*"):
                 shutil.rmtree(path)
 
-    def _write(self, step: int, leaves: list[np.ndarray], text: str) -> None:
+    def _write(self, step: int, leaves: list[Any], text: str) -> None:
         partial, final = self.folder / f"{PARTIAL}{step:010d}", self.path(step)
-        try:
+        shares = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Share)}
+        whole = {i: leaf for i, leaf in enumerate(leaves) if i not in shares}
+
+        def begin() -> None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.clear()
-            _check_room(self.folder, sum(leaf.nbytes for leaf in leaves))
+            rows = self.team.processes * sum(leaf.nbytes for leaf in shares.values())
+            _check_room(self.folder, rows + sum(leaf.nbytes for leaf in whole.values()))
             partial.mkdir()
-            save_leaves(partial / "state", leaves)
+
+        def finish() -> None:
+            save_leaves(partial / "state", whole)
             (partial / "info.json").write_text(text)
             manifest.seal(partial)
             if final.exists():
@@ -193,8 +235,16 @@ class Checkpoints:
             manifest.sync_folder(self.folder)
             self._bad.discard(step)
             self._retire(step)
+
+        try:
+            self.team.together("save", begin if self.team.leads else nothing)
+            self.team.together("save", lambda: save_shares(partial / "rows", shares))
+            self.team.together("save", finish if self.team.leads else nothing)
+        except LostProcess:
+            raise
         except Exception as error:
-            _remove(partial)
+            if self.team.leads:
+                _remove(partial)
             problem = f"cannot save step {step} in {self.folder}: {_reason(error)}"
             raise CheckpointError(problem) from error
 
@@ -215,11 +265,9 @@ class Checkpoints:
         return None
 
 
-def _read(
-    folder: Path, step: int, like: Any, usable: Callable[[dict[str, Any]], str | None]
-) -> Saved:
-    """Read a checkpoint, or say by a CheckpointError why not."""
-    if problem := manifest.flaw(folder):
+def _read(folder: Path, step: int, like: Any, usable: Usable, *, proven: bool = False) -> Saved:
+    """Read a checkpoint, or say by a CheckpointError why not; `proven`, without looking twice."""
+    if not proven and (problem := manifest.flaw(folder)):
         raise CheckpointError(problem)
     try:
         told = json.loads((folder / "info.json").read_bytes())
@@ -238,7 +286,10 @@ def _read(
         raise CheckpointError(problem)
     leaves, tree = jax.tree.flatten(like)
     try:
-        state = jax.tree.unflatten(tree, load_leaves(folder / "state", leaves))
+        shares = load_shares(folder / "rows")
+        whole = {i: leaf for i, leaf in enumerate(leaves) if i not in shares}
+        found = load_leaves(folder / "state", whole) | shares
+        state = jax.tree.unflatten(tree, [found[i] for i in range(len(leaves))])
     except Exception as error:
         raise CheckpointError(f"orbax cannot read it: {_reason(error)}") from error
     return Saved(step, state, told["info"], told["score"])

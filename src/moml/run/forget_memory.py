@@ -12,14 +12,14 @@ import numpy as np
 
 from moml.errors import ConfigError
 from moml.run.checkpoint import Checkpoints
-from moml.run.config import Config, method_options
+from moml.run.config import Config
 from moml.run.disk_job import store_of
 from moml.run.files import write_text
 from moml.run.folder import Lock
 from moml.run.job import Plan, many, plan_of, single, sizes_of
 from moml.run.runs import Record, record_of
 from moml.run.sweep import grid_of
-from moml.run.train import compose, hyper_of, init_key
+from moml.run.train import hyper_of, init_key
 
 ALL = 10**9  # checkpoints are kept: none is retired by being written again
 
@@ -69,19 +69,10 @@ def _begin(config: Config, plan: Plan) -> Callable[[Any], Any]:
 
 
 def task_axes(config: Config, plan: Plan) -> list[int | None]:
-    """Of each leaf of a state the axis that counts tasks: where one task more makes it longer."""
-    options = method_options(config, plan.built.features)
-    options.pop("iterations", None)
-    tasks = plan.built.tasks
-    if tasks.n is None:
-        return []
-    tasks = tasks._replace(n=tasks.n + 1)
-    wider = compose(config.method, plan.built.loss, tasks, options, config.iterations)
-    shapes = lambda plan: jax.tree.leaves(jax.eval_shape(_begin(config, plan), 0))
-    differ = lambda a, b: [i for i, (m, n) in enumerate(zip(a, b, strict=True)) if m != n]
-    pairs = zip(shapes(plan), shapes(plan._replace(method=wider)), strict=True)
-    found = [differ(a.shape, b.shape) for a, b in pairs]
-    return [axes[0] if axes else None for axes in found]
+    """Of each leaf of a state the axis that counts tasks; None where it has no row of each."""
+    begun = jax.eval_shape(_begin(config, plan), 0)
+    rows = jax.tree.broadcast(plan.method.algorithm.rows, begun)
+    return [0 if of_tasks else None for of_tasks in jax.tree.leaves(rows)]
 
 
 def _parts(

@@ -53,6 +53,7 @@ class Job(NamedTuple):
     score: Callable[[Any], Any]  # carry -> error on unseen tasks, of each member
     samples: Callable[[int], int]  # drawn in so many steps
     cost: Spending | None = None  # of the rounds from one on, so many, where there are rounds
+    place: Any = None  # a `moml.run.mesh_job.Place`, where a carry lies on many devices
     disk: Any = None  # a `moml.run.disk.Disk`, where memories live on disk
 
 

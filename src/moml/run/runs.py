@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from moml.algorithms.recipes import RECIPES, Method
 from moml.errors import CheckpointError, ConfigError
@@ -20,8 +21,10 @@ from moml.run.disk_job import job_of
 from moml.run.files import writable_folder, write_text
 from moml.run.folder import Lock, versions
 from moml.run.job import Job, Plan, plan_of, sizes_of
+from moml.run.mesh_job import mesh_job
 from moml.run.metrics import COST, START, read, tensorboard_x
 from moml.run.session import go_on, strong
+from moml.run.team import ALONE, Team, nothing
 from moml.run.toml import dump, parse
 from moml.run.toml import load as read_config
 from moml.run.train import Learner, hyper_of, init_key
@@ -132,23 +135,46 @@ def train(
     source: Path | None = None,
     progress: bool = False,
     board: bool = False,
+    mesh: Mesh | None = None,
+    team: Team = ALONE,
 ) -> tuple[Config, Job]:
     """Begin a run in a folder, and do it to the end; the configuration as it was resolved.
 
-    With a `source`, another run, it starts from w there.
+    With a `source`, another run, it starts from w there. With a `mesh` its tasks are shared out to
+    many devices, those of all processes of the `team`.
     """
     if board:
         tensorboard_x()  # missed before anything is begun
     config = resolved(config)
     plan = plan_of(config)
     start = None if source is None else _start(source, plan)
-    with Lock(writable_folder(folder)):
-        job = job_of(config, folder, plan, start)
-        begin(folder, config, {} if source is None else {"from": str(source)})
+    with ExitStack() as open_:
+        job = _job(config, folder, plan, mesh, team, start)
+
+        def claim() -> None:
+            open_.enter_context(Lock(writable_folder(folder)))
+            begin(folder, config, {} if source is None else {"from": str(source)})
+
+        team.together("begin", claim if team.leads else nothing)
         if source is not None:
-            _save_first(folder, config, job)
-        go_on(folder, config, job, progress=progress, board=board)
+            _save_first(folder, config, job, team)
+        go_on(folder, config, job, progress=progress, board=board, team=team)
     return config, job
+
+
+def _job(
+    config: Config,
+    folder: Path,
+    plan: Plan,
+    mesh: Mesh | None,
+    team: Team,
+    start: Params | None = None,
+) -> Job:
+    if mesh is None:
+        return job_of(config, folder, plan, start)
+    if config.memory == "disk":
+        raise ConfigError("memory = disk is for one device of one process; given several")
+    return mesh_job(config, plan, mesh, team, start)
 
 
 def _start(source: Path, plan: Plan) -> Params:
@@ -167,12 +193,12 @@ def _start(source: Path, plan: Plan) -> Params:
     return params
 
 
-def _save_first(folder: Path, config: Config, job: Job) -> None:
+def _save_first(folder: Path, config: Config, job: Job, team: Team) -> None:
     """A checkpoint of step 0, so that the run needs the other one no more."""
     info = {"metrics": START._asdict(), "config": dump(config), "versions": versions()}
-    carry = job.first()
+    carry = job.first() if job.place is None else job.place.saved(job.place.first())
     with (
-        Checkpoints(folder / "checkpoints", config.keep) as kept,
+        Checkpoints(folder / "checkpoints", config.keep, team) as kept,
         job.disk or nullcontext() as disk,
     ):
         if disk:
@@ -182,11 +208,22 @@ def _save_first(folder: Path, config: Config, job: Job) -> None:
 
 
 def resume(
-    folder: Path, allow: Sequence[str] = (), *, progress: bool = False, board: bool = False
+    folder: Path,
+    allow: Sequence[str] = (),
+    *,
+    progress: bool = False,
+    board: bool = False,
+    mesh: Mesh | None = None,
+    team: Team = ALONE,
 ) -> tuple[Config, Job]:
-    """Go on with a run from its last good checkpoint."""
-    _, config = record_of(folder)
-    with Lock(folder):
+    """Go on with a run from its last good checkpoint; on other devices than before, if need be."""
+    record_of(folder)
+    with ExitStack() as open_:
+
+        def claim() -> None:
+            open_.enter_context(Lock(folder))
+
+        team.together("begin", claim if team.leads else nothing)
         record, config, note = unchanged(folder, allow)
         warn_of_forgotten(record)
         if "from" in record and not Checkpoints(folder / "checkpoints").steps():
@@ -194,8 +231,9 @@ def resume(
                 f"{folder} was stopped before it began: remove it, and begin it again from "
                 f"{record['from']}"
             )
-        job = job_of(config, folder)
-        go_on(folder, config, job, progress=progress, board=board, ready=note)
+        job = _job(config, folder, plan_of(config), mesh, team)
+        ready = note if team.leads else nothing
+        go_on(folder, config, job, progress=progress, board=board, ready=ready, team=team)
     return config, job
 
 

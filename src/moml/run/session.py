@@ -24,12 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from moml.errors import ConfigError, Interrupted
-from moml.run.checkpoint import Checkpoints
+from moml.run.checkpoint import Checkpoints, Saved
 from moml.run.config import Config
 from moml.run.folder import DETERMINISTIC, open_log, versions
 from moml.run.job import Job
 from moml.run.metrics import COST, START, Mark, Metrics, flaw, read, tensorboard
 from moml.run.progress import bar
+from moml.run.team import ALONE, Team, nothing
 from moml.run.toml import dump
 from moml.runtime.account import Cost
 
@@ -94,12 +95,25 @@ def plus(one: Cost, other: Cost) -> Cost:
     return Cost(*(np.add(a, b) for a, b in zip(one, other, strict=True)))
 
 
-def _spent(path: Path, job: Job, done: int) -> Any:
+def _spent(path: Path, job: Job, done: int, *, leads: bool) -> Any:
     """What the rounds so far have cost, as the last line of metrics has it; None without rounds."""
     if job.cost is None:
         return None
-    rows = read(path)
+    rows = read(path) if leads else []
     return Cost(**rows[-1][COST]) if rows and COST in rows[-1] else job.cost(0, done)
+
+
+def _carry(job: Job, found: Saved | None) -> Any:
+    """What a job goes on from, where it computes."""
+    if job.place is None:
+        return strong(job.first() if found is None else found.state)
+    return job.place.first() if found is None else job.place.spread(found.state)
+
+
+def _agreed(team: Team, halt: int, due: bool) -> tuple[int, bool]:
+    """Stop where any process was asked to; save when the first one says so."""
+    told = [words.split() for words in team.exchange("stretch", f"{halt} {due:d}")]
+    return max(int(halt) for halt, _ in told), told[0][1] == "1"
 
 
 def go_on(
@@ -111,33 +125,35 @@ def go_on(
     board: bool = False,
     resume: str | None = None,
     more: bool = False,
-    ready: Callable[[], None] = lambda: None,
+    ready: Callable[[], None] = nothing,
+    team: Team = ALONE,
 ) -> Any:
     """Do what is left of a job in its folder; the last carry. `resume` is how a user goes on.
 
     For the holder of the folder's lock. Raises Interrupted after a signal, when all is saved (at
     the end only if there is `more` to do), and Diverged where the numbers end. `ready` is called
-    when the state to go on from is there, before anything is changed.
+    when the state to go on from is there, before anything is changed. All processes of a `team` do
+    the same; the first one writes, and all save.
     """
     resume = f"moml resume {quote(str(folder))}" if resume is None else resume
     path = folder / "metrics.jsonl"
     uses = versions()
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (
-        open_log(folder),
+        open_log(folder) if team.leads else nullcontext(),
         how_it_ended(),
-        Checkpoints(folder / "checkpoints", config.keep) as kept,
+        Checkpoints(folder / "checkpoints", config.keep, team) as kept,
         asked_to_stop() as stop,
         job.disk or nullcontext() as disk,
     ):
-        kept.clear()
+        team.together("clear", kept.clear if team.leads else nothing)
         usable = lambda info: flaw(path, Mark(**info["metrics"])) or (disk and disk.flaw(info))
-        found = kept.load(jax.eval_shape(job.first), usable)
+        found = kept.load(jax.eval_shape(job.first), usable, mapped=job.place is not None)
         done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
         if done > job.steps:
             raise ConfigError(f"{folder} is at step {done} already: iterations end at {job.steps}")
         ready()
-        carry = strong(job.first() if found is None else found.state)
+        carry = _carry(job, found)
         if disk:
             disk.begin(carry, None if found is None else done, shown=progress)
         log.info("%s: from step %d of %d", job.name, done, job.steps)
@@ -145,35 +161,41 @@ def go_on(
             word = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
             log.warning(word, DETERMINISTIC[0])
         score_due = max(1, config.score_every // config.log_every) if config.score_every else 0
+        board = board and team.leads
         board_ = tensorboard(folder / "tensorboard", done) if board else nullcontext(_unseen)
+        lines = Metrics(path, mark) if team.leads else nullcontext()
         note = f"saved at {done}" if done else ""
         clock = time.monotonic()
-        shown = bar(job.name, job.steps, shown=progress and done < job.steps, done=done)
-        with Metrics(path, mark) as metrics, board_ as show, shown as advance:
-            spent = _spent(path, job, done)
+        progress = progress and team.leads and done < job.steps
+        shown = bar(job.name, job.steps, shown=progress, done=done)
+        with lines as metrics, board_ as show, shown as advance:
+            spent = _spent(path, job, done, leads=team.leads)
             while done < job.steps:
                 size = min(job.length, job.steps - done)
-                carry, row = job.stretch(carry, done, size)
+                with team.watch():
+                    carry, row = job.stretch(carry, done, size)
                 done += size
                 last = done == job.steps
-                due = score_due and (done // job.length) % score_due == 0
-                score = np.asarray(job.score(carry), float) if due or last else None
+                now = score_due and (done // job.length) % score_due == 0
+                score = np.asarray(job.score(carry), float) if now or last else None
                 once = job.method.algorithm.iterations
                 counts = {"step": done, "iterations": done * once, "samples": job.samples(done)}
                 row = counts | row | {"score": score}
                 if job.cost is not None:
                     spent = plus(spent, job.cost(done - size, size))
                     row[COST] = spent._asdict()
-                metrics.write(row)
+                if metrics:
+                    metrics.write(row)
                 show(row)
-                old = time.monotonic() - clock >= config.save_seconds
-                halt = stop()  # asked once: what comes later is for the next stretch
-                if last or halt or (old and not kept.busy):
-                    info = {"metrics": metrics.sync()._asdict()} | about
+                old = time.monotonic() - clock >= config.save_seconds and not kept.busy
+                halt, due = _agreed(team, stop(), old)  # what comes later is for the next stretch
+                if last or halt or due:
+                    info = {"metrics": metrics.sync()._asdict()} | about if metrics else {}
                     if disk:
                         info |= disk.saving(done, kept.steps()[-config.keep :])
                     best = job.score(carry) if score is None else score
-                    kept.save(done, carry, info, _least(-best if job.higher else best))
+                    whole = carry if job.place is None else job.place.saved(carry)
+                    kept.save(done, whole, info, _least(-best if job.higher else best))
                     note, clock = f"saved at {done}", time.monotonic()
                     log.info("saving step %d of %d", done, job.steps)
                 advance(done, _mean(row["loss"]), note)
@@ -182,5 +204,7 @@ def go_on(
                     log.info("stopped by signal %d at step %d", halt, done)
                     where = f"stopped at step {done} of {job.steps}, and saved"
                     raise Interrupted(f"{where}; go on with: {resume}", 128 + halt)
+            if job.place is not None:
+                log.info("%s", job.place.told())
         log.info("%s: done", job.name)
         return carry

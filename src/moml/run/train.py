@@ -63,6 +63,11 @@ def run_key(seed: int | Any) -> Key:
     return jax.random.fold_in(jax.random.key(seed), 1)
 
 
+def fill_key(key: Key) -> Key:
+    """The key of what eager filling draws: of no step's number."""
+    return jax.random.fold_in(key, 2**31 - 1)
+
+
 def compose(
     name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any], iterations: int
 ) -> Method:
@@ -101,7 +106,7 @@ def start(chosen: Method, tasks: Tasks) -> Callable[[Params, Key, Hyper], Any]:
         if not chosen.options.eager or tasks.n is None:
             return state
         fill = simulate.fill(chosen.algorithm.fill, tasks, tasks.n, chosen.options.k)
-        return fill(state, jax.random.fold_in(key, 2**31 - 1), hyper)
+        return fill(state, fill_key(key), hyper)
 
     return first
 

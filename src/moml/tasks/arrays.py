@@ -1,5 +1,6 @@
 """Tasks with finite data, held as arrays."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from moml.errors import DataError
+from moml.tasks.parts import block_rows
 from moml.tasks.sampler import distinct_or_not
-from moml.types import Batch, Key, Tasks
+from moml.types import Batch, Key, Parts, Tasks
 
 
 def from_arrays(x: Any, y: Any, sizes: Any = None) -> Tasks:
@@ -54,12 +56,23 @@ def from_arrays(x: Any, y: Any, sizes: Any = None) -> Tasks:
             return jax.vmap(lambda key: distinct_or_not(key, m, size))(keys)
         return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, rows[ids])
 
-    def fetch(ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]) -> Batch:
-        own = ids.reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
-        return Batch(x[own, samples], y[own, samples])
+    def cut(devices: int, which: int) -> Any:
+        return tuple(block_rows(values, devices, which) for values in (x, y))
 
     def full(ids: Int[Array, " tasks"]) -> Batch:
         mask = jax.vmap(lambda size: jnp.arange(m, dtype=jnp.int32) < size)(rows[ids])
         return Batch(x[ids], y[ids], mask)
 
-    return Tasks(n, draw, fetch, full, int(count.min()), sizes=lambda ids: rows[ids])
+    sizes_of = lambda ids: rows[ids]
+    parts = Parts(cut, _fetch)
+    return Tasks(
+        n, draw, partial(_fetch, (x, y)), full, int(count.min()), sizes=sizes_of, parts=parts
+    )
+
+
+def _fetch(
+    held: Any, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]
+) -> Batch:
+    """The drawn rows of some tasks, of arrays [tasks, samples, ...]."""
+    own = ids.reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+    return Batch(*(values[own, samples] for values in held))

@@ -1,7 +1,9 @@
 """Clients that own rows of one flat array: any sizes, no padding."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +11,9 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from moml.errors import DataError
+from moml.tasks.parts import block_of, padded
 from moml.tasks.sampler import distinct_or_not
-from moml.types import Batch, Key, Tasks
+from moml.types import Batch, Key, Parts, Tasks
 
 
 def unit(x: Array) -> Array:
@@ -20,6 +23,28 @@ def unit(x: Array) -> Array:
     [0.0, 1.0]
     """
     return x.astype(jnp.result_type(float)) / 255 if x.dtype == jnp.uint8 else x
+
+
+class Owned(NamedTuple):
+    """Rows, and which of them are whose: those of client i are order[start[i] :], in order."""
+
+    x: Any
+    y: Any
+    order: Any
+    start: Any
+
+
+def _block(whole: Owned, sizes: np.ndarray, devices: int, which: int) -> Owned:
+    """What one device's clients own, with the rows that they use; as long as any device's."""
+    start, block = np.cumsum(sizes) - sizes, block_of(len(sizes), devices)
+    ends = [int(sizes[: d * block].sum()) for d in range(devices + 1)]
+    order = np.asarray(whole.order)
+    used = [np.unique(order[a:b], return_inverse=True) for a, b in pairwise(ends)]
+    rows, own = used[which]
+    x, y = (padded(v[rows], max(len(rows) for rows, _ in used)) for v in map(np.asarray, whole[:2]))
+    own = padded(own.astype(np.int32), max(len(own) for _, own in used))
+    first = start[which * block : (which + 1) * block] - ends[which]
+    return Owned(x, y, own, padded(first.astype(np.int32), block))
 
 
 def from_rows(
@@ -73,8 +98,7 @@ def from_rows(
         x, y = x[used], y[used]
     n, m, least = len(sizes), int(sizes.max()), int(sizes.min())
     start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
-    count, order = jnp.asarray(sizes, jnp.int32), jnp.asarray(flat, jnp.int32)
-
+    count, held = jnp.asarray(sizes, jnp.int32), Owned(x, y, jnp.asarray(flat, jnp.int32), start)
     even = least == m if alike is None else alike
 
     def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
@@ -83,10 +107,14 @@ def from_rows(
             return jax.vmap(lambda key: distinct_or_not(key, m, size))(keys)
         return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, count[ids])
 
-    def fetch(ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]) -> Batch:
-        first = start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
-        at = order[first + samples.astype(jnp.int32)]
-        return Batch(transform(x[at]), y[at])
+    def fetch_of(
+        held: Owned, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]
+    ) -> Batch:
+        first = held.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+        at = held.order[first + samples.astype(jnp.int32)]
+        return Batch(transform(held.x[at]), held.y[at])
+
+    fetch = partial(fetch_of, held)
 
     def full(ids: Int[Array, " tasks"]) -> Batch:
         width = m if isinstance(ids, jax.core.Tracer) else int(sizes[np.asarray(ids)].max())
@@ -96,7 +124,8 @@ def from_rows(
         return Batch(padded.x, padded.y, mask)
 
     owned_by = lambda ids: count[ids]
-    return Tasks(n=n, draw=draw, fetch=fetch, full=full, least=least, sizes=owned_by)
+    parts = Parts(partial(_block, held, sizes), fetch_of)
+    return Tasks(n=n, draw=draw, fetch=fetch, full=full, least=least, sizes=owned_by, parts=parts)
 
 
 def buckets(sizes: Any) -> list[Int[np.ndarray, " _"]]:

@@ -1,0 +1,87 @@
+"""What lies on which device: rows of tasks in blocks of ids, all else everywhere."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.multihost_utils import process_allgather
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+from moml.errors import ConfigError
+from moml.runtime.owners import AXIS
+from moml.tasks.parts import block_of, padded
+from moml.types import Algorithm, Tasks
+
+ROWS, WHOLE = PartitionSpec(AXIS), PartitionSpec()
+
+
+def mesh(devices: int | None = None) -> Mesh:
+    """The devices of all processes, process by process: all of them, or so many of each process.
+
+    >>> mesh(1).size
+    1
+    """
+    every = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    of = [[d for d in every if d.process_index == p] for p in range(jax.process_count())]
+    least = min(map(len, of))
+    if devices is not None and not 1 <= devices <= least:
+        raise ConfigError(f"devices must be from 1 to {least}, all that are here; given {devices}")
+    chosen = np.array([device for own in of for device in own[:devices]])
+    return Mesh(chosen, (AXIS,), axis_types=(AxisType.Auto,))
+
+
+def specs(algorithm: Algorithm) -> Any:
+    """How the leaves of a state are cut: a prefix of it."""
+    return jax.tree.map(lambda rows: ROWS if rows else WHOLE, algorithm.rows)
+
+
+def shardings(algorithm: Algorithm, mesh: Mesh) -> Any:
+    """Where the leaves of a state lie: a prefix of it."""
+    return jax.tree.map(lambda rows: NamedSharding(mesh, ROWS if rows else WHOLE), algorithm.rows)
+
+
+def spread(algorithm: Algorithm, state: Any, mesh: Mesh) -> Any:
+    """A state from the host onto the mesh, its rows padded; each process places its own part."""
+
+    def place(rows: bool, leaf: Any) -> Array:
+        if not rows:
+            host = np.asarray(leaf)
+            return jax.make_array_from_callback(
+                host.shape, NamedSharding(mesh, WHOLE), lambda at: host[at]
+            )
+        block = block_of(len(leaf), mesh.size)
+        part = lambda at: padded(leaf[at[0]], block)  # just the rows of a device
+        shape = (mesh.size * block, *leaf.shape[1:])
+        return jax.make_array_from_callback(shape, NamedSharding(mesh, ROWS), part)
+
+    return jax.tree.map(place, jax.tree.broadcast(algorithm.rows, state), state)
+
+
+def gathered(algorithm: Algorithm, state: Any, n: int | None) -> Any:
+    """A state back on the host, without padding. Every process then holds all of its n rows."""
+
+    def whole(rows: bool, leaf: Array) -> np.ndarray:
+        if not rows:
+            return np.asarray(leaf)
+        host = leaf if leaf.is_fully_addressable else process_allgather(leaf, tiled=True)
+        return np.asarray(host)[:n]
+
+    return jax.tree.map(whole, jax.tree.broadcast(algorithm.rows, state), state)
+
+
+def held(tasks: Tasks, mesh: Mesh) -> Any:
+    """The tasks' data on the mesh, each device with its own block; () where all need all."""
+    if tasks.parts is None:
+        return ()
+    here = jax.process_index()
+    own = [(d, device) for d, device in enumerate(mesh.devices) if device.process_index == here]
+    blocks = [jax.device_put(tasks.parts.cut(mesh.size, d), device) for d, device in own]
+
+    def joined(*pieces: Array) -> Array:
+        shape = (mesh.size * len(pieces[0]), *pieces[0].shape[1:])
+        return jax.make_array_from_single_device_arrays(
+            shape, NamedSharding(mesh, ROWS), list(pieces)
+        )
+
+    return jax.tree.map(joined, *blocks)

@@ -1,0 +1,100 @@
+"""How one of many devices goes through the tasks of a step: through those that it owns.
+
+Whatever is drawn is drawn by all devices alike. Each picks the tasks of its block of ids, and what
+leaves it is a sum:
+
+    sum_i x_i  =  sum over devices d of  sum over visited i with i // block = d of  x_i
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Int
+
+from moml.algorithms.rounds import where
+from moml.algorithms.visits import Each, One, Rows, added
+from moml.tasks.parts import block_of
+from moml.tasks.sampler import fetch
+from moml.types import Memory, Tasks, Visit
+
+AXIS = "tasks"  # of the mesh
+
+
+def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) -> Each:
+    """A device's share of a visit, and the sum over all devices; inside `shard_map` alone.
+
+    The device has the arrays `held` of its tasks (see `Parts`), and reads and writes its own block
+    of a store. It takes ceil(B / devices) tasks at a time, or `at_once` where that is fewer, in as
+    many turns as it owns tasks for; places left over in the last turn count for nothing. Tasks
+    without end have no owner: they are dealt out by their place in the visit. No task is in a
+    visit twice.
+    """
+    block = 0 if tasks.n is None else block_of(tasks.n, devices)
+
+    def each(one: One, rows: Rows | Memory, store: Any, visit: Visit) -> tuple[Any, Any]:
+        count, me = len(visit.ids), jax.lax.axis_index(AXIS)
+        share = block_of(count, devices)
+        size = min(share, at_once or share)
+        place = lambda size: jnp.arange(size, dtype=jnp.int32)
+        mine = place(count) // share == me if tasks.n is None else visit.ids // block == me
+        own = jnp.sum(mine, dtype=jnp.int32)
+        order = jnp.argsort(~mine, stable=True)  # my tasks, then the others
+        here = tasks._replace(fetch=_local(tasks, held, block * me))
+
+        def turn(done: Int[Array, ""]) -> tuple[Any, Visit, Any]:
+            """Which places of a turn are real, who is there, and which rows of the store."""
+            real = done + place(size) < own
+            at = order[jnp.where(real, done + place(size), 0)]  # left over: the first once more
+            some = jax.tree.map(lambda x: x[at], visit)
+            return real, some, jnp.where(real, some.ids - block * me, block + place(size))
+
+        def visited(near: Any, done: Int[Array, ""]) -> tuple[Any, Any]:
+            real, some, _ = turn(done)
+            each, kept = jax.vmap(one)(near, fetch(some, here))
+            return added(where(real, each, optax.tree.zeros_like(each))), kept
+
+        def more(carry: Any) -> tuple[Any, Any, Any, Any]:
+            done, total, store, near = carry
+            new, kept = visited(near, done)
+            store = rows.write(store, turn(done)[2], kept)  # past the last row: not written
+            near = rows.read(store, turn(done + size)[2])
+            return done + size, optax.tree.add(total, new), store, near
+
+        zero = jnp.zeros((), jnp.int32)
+        near = rows.read(store, turn(zero)[2])
+        most = share if tasks.n is None else min(block, count)
+        if most <= size:  # nobody has a second turn
+            total, kept = visited(near, zero)
+            return summed(total), rows.write(store, turn(zero)[2], kept)
+        # A turn's rows are read before it begins: XLA would copy a store that it reads in places.
+        like = jax.eval_shape(lambda near: visited(near, zero)[0], near)
+        start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
+        left = lambda carry: carry[0] < own
+        _, total, store, _ = jax.lax.while_loop(left, more, (zero, start, store, near))
+        return summed(total), store
+
+    return each
+
+
+def _local(tasks: Tasks, held: Any, first: Int[Array, ""]) -> Callable[[Any, Any], Any]:
+    parts = tasks.parts
+    if parts is None:
+        return tasks.fetch
+    return lambda ids, drawn: parts.fetch(held, ids - first, drawn)
+
+
+def summed(total: Any) -> Any:
+    """The sum over devices, leaf by leaf, in one all-reduce of one vector (of each type)."""
+    leaves, tree = jax.tree.flatten(total)
+    out = list(leaves)
+    for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):
+        which = [i for i, leaf in enumerate(leaves) if leaf.dtype == dtype]
+        vector = jnp.concatenate([leaves[i].ravel() for i in which])
+        ends = [sum(leaves[i].size for i in which[:j]) for j in range(1, len(which))]
+        pieces = jnp.split(jax.lax.psum(vector, AXIS), ends)
+        for i, piece in zip(which, pieces, strict=True):
+            out[i] = piece.reshape(leaves[i].shape)
+    return jax.tree.unflatten(tree, out)

@@ -1,0 +1,41 @@
+"""Tasks in blocks of ids: block = ceil(n / devices), owner of task i = i // block.
+
+A padded array [devices * block, ...] therefore has task i at index i, on any number of devices.
+"""
+
+from typing import Any
+
+import numpy as np
+
+
+def block_of(n: int, devices: int) -> int:
+    """How many tasks a device owns, the last ones fewer.
+
+    >>> block_of(10, 4)
+    3
+    """
+    return -(-n // devices)
+
+
+def padded(rows: Any, size: int) -> np.ndarray:
+    """The rows, and rows of zeros after them, `size` in all.
+
+    >>> padded([1, 2], 3).tolist()
+    [1, 2, 0]
+    """
+    rows = np.asarray(rows)
+    if len(rows) == size:
+        return rows
+    out = np.zeros((size, *rows.shape[1:]), rows.dtype)
+    out[: len(rows)] = rows
+    return out
+
+
+def block_rows(array: Any, devices: int, which: int) -> np.ndarray:
+    """The rows of one device, of an array with a row of each task.
+
+    >>> block_rows(np.arange(5), devices=2, which=1).tolist()
+    [3, 4, 0]
+    """
+    block = block_of(len(array), devices)
+    return padded(np.asarray(array)[which * block : (which + 1) * block], block)
