@@ -229,7 +229,7 @@ assert child(lambda: None, "resume", run) == 0
 def test_killed_at_any_moment_it_ends_with_the_bytes_of_a_run_in_ram(tmp_path):
     words = (
         "sine --method moml-v2 --beta 0.002 --memory-dtype bfloat16 --iterations 400 "
-        "--log-every 50 --score-every 0 --save-seconds 0 --test-tasks 5 --problem.n 500 "
+        "--log-every 80 --score-every 0 --save-seconds 0 --test-tasks 5 --problem.n 500 "
         "--problem.hidden 20 --tasks-per-step 2"
     )
     done = subprocess.run(
