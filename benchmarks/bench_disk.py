@@ -124,10 +124,9 @@ def measure(folder: Path, own: Any) -> None:
     print(f"all rows of {own.turns * SPAN} chunks to the disk, for a checkpoint: {saving:.2f} s")
     ratio("disk_cached_over_ram", timings["on disk, cached"], timings["in memory"])
     ratio("disk_cold_over_ram", timings["on disk, cold"], timings["in memory, again"])
-    medians = [timings[a].median / timings[b].median for a, b in zip(
-        ("on disk, cached", "on disk, cold"), ("in memory", "in memory, again"), strict=True
-    )]  # fmt: skip
-    print(f"of the medians: cached {medians[0]:.2f}, cold {medians[1]:.2f}", flush=True)
+    for way, memory in (("cached", "in memory"), ("cold", "in memory, again")):
+        medians = timings[f"on disk, {way}"].median / timings[memory].median
+        print(f"of the medians, {way}: {medians:.2f}", flush=True)
 
 
 def turns(sides: dict[str, Any], count: int) -> dict[str, Timing]:

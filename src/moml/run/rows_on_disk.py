@@ -52,9 +52,7 @@ class RowsOnDisk:
             if (self.folder / "about.json").exists():
                 self._refuse_others()
             elif (self.folder / "rows").exists():
-                raise ConfigError(
-                    f"{self.folder} holds other files: give another folder"
-                )
+                raise ConfigError(f"{self.folder} holds other files: give another folder")
             for path in (*map(self._log, self.steps()), self.folder / "rows"):
                 path.unlink(missing_ok=True)
             _check_room(self.folder, self.n * self.layout.stride)
@@ -67,16 +65,15 @@ class RowsOnDisk:
             sync_folder(self.folder)
 
     def _refuse_others(self) -> None:
-        about = self._about()
-        if about["run"] != str(self.owner):
-            raise ConfigError(
-                f"{self.folder} holds the memories of {about['run']}: give another folder"
-            )
+        run = self._about()["run"]
+        if run != str(self.owner) and not self.folder.resolve().is_relative_to(self.owner):
+            raise ConfigError(f"{self.folder} holds the memories of {run}: give another folder")
 
     def _about(self) -> dict[str, Any]:
         try:
             about = json.loads((self.folder / "about.json").read_text())
-            return about | {"row": tuple(about["row"]), "run": str(about["run"])}
+            about = {name: about[name] for name in ("format", "id", "run", "tasks", "row")}
+            return about | {"row": tuple(about["row"])}
         except FileNotFoundError as error:
             raise CheckpointError(f"{self.folder} holds no memories (about.json)") from error
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -88,7 +85,7 @@ class RowsOnDisk:
             about = self._about()
             if problem := self._differs(about):
                 return problem
-            id_, step = info["rows"]
+            id_, step = info.get("rows", ("", 0))
             if id_ != about["id"]:
                 return f"the memories in {self.folder} are those of another run"
             if step not in self.steps():
