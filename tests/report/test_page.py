@@ -14,10 +14,11 @@ from moml.errors import CheckpointError, DataError
 from moml.report.page import report
 from moml.report.page_runs import read_run
 from moml.report.page_settings import bare
-from moml.run import manifest, runs, sweeps, toml
+from moml.run import manifest, sweeps, toml
 from moml.run.folder import Lock
 from moml.run.job import SCORED
 from moml.run.metrics import read
+from moml.run.record import record_of
 from moml.run.score import score
 from tests.report.reading import Page
 from tests.run.small_mnist import command as program
@@ -222,7 +223,7 @@ def test_metrics_of_another_kind_are_refused(plain, tmp_path, line):
 
 
 def test_what_is_to_be_copied_gives_the_same_configuration(sine):
-    record, config = runs.record_of(sine)
+    record, config = record_of(sine)
     short = bare(record["config"])
     assert "#" not in short and tomllib.loads(short)["problem"]["kind"] == "sine"
     assert toml.parse(short, "page") == config

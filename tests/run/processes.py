@@ -13,7 +13,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from moml.run.checkpoint import Checkpoints
 from moml.run.job import many, plan_of, single
-from moml.run.runs import record_of
+from moml.run.record import record_of
 from moml.run.sweep import grid_of
 
 MOML = "from moml.cli import main; main()"

@@ -299,6 +299,6 @@ def test_what_cannot_be_exported_is_refused_in_a_line(made, tmp_path, capsys):
         if start == "protonet":
             problem = replace(config.problem, model="mlp")
             config = replace(config, problem=problem, method="protonet", step_sizes=None, tied=None)
-        moml.run.runs.write_record(place, config, {})
+        moml.run.record.write_record(place, config, {})
         assert said in refused(capsys, "export", place, *out)
     assert not (tmp_path / "export").exists()

@@ -24,6 +24,7 @@ from moml.run.forget import forget
 from moml.run.forget_memory import _cleared, task_axes
 from moml.run.job import plan_of
 from moml.run.manifest import flaw
+from moml.run.record import write_record
 from moml.run.tables import load_table_run, predict_table
 from moml.run.train import hyper_of, init_key
 from tests.run.processes import cached  # noqa: F401
@@ -220,7 +221,7 @@ def test_a_memory_goes_back_to_its_start_and_no_other(name):
 
 def test_a_method_without_memories_has_nothing_to_forget(tmp_path):
     config = replace(STARTS["sine"], method="maml")
-    runs.write_record(tmp_path, config, {})
+    write_record(tmp_path, config, {})
     with pytest.raises(ConfigError, match="method maml, which keeps nothing of single tasks"):
         forget(tmp_path, ["3"])
     with pytest.raises(ConfigError, match="numbers from 0 to 24; given 'u3'"):

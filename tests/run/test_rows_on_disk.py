@@ -16,6 +16,7 @@ from moml.run.config import STARTS, check
 from moml.run.disk_job import job_of
 from moml.run.folder import Lock
 from moml.run.forget import forget
+from moml.run.record import record_of
 from moml.run.rows_file import layout_of
 from moml.run.rows_on_disk import RowsOnDisk
 from moml.run.sweeps import sweep_run
@@ -244,7 +245,7 @@ def test_killed_at_any_moment_it_ends_with_the_bytes_of_a_run_in_ram(tmp_path):
     with jax.enable_x64(False):
         state, rows = disk.split(runs.load(whole).state)
         same(runs.load(run).state, state)
-        store = job_of(runs.record_of(run)[1], run).disk.store
+        store = job_of(record_of(run)[1], run).disk.store
     store.back_to(400)
     leaves = store.layout.unpack(store.read(np.arange(500)), 500)
     store.close()
@@ -256,7 +257,7 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
     config = config_of("moml, eager", memory="disk", save_seconds=0.0)
     run = tmp_path / "run"
     runs.train(config, run)
-    job = job_of(runs.record_of(run)[1], run)
+    job = job_of(record_of(run)[1], run)
     store = job.disk.store
     store.back_to(60)
     before = store.read(np.arange(40))

@@ -13,9 +13,10 @@ from moml.cli import main
 from moml.errors import CheckpointError
 from moml.run import runs
 from moml.run.checkpoint import Checkpoints
-from moml.run.config import STARTS, Config, Sine, Synthetic, check
+from moml.run.config import STARTS, Config, Sine, Synthetic, changed, check
 from moml.run.folder import Lock
 from moml.run.metrics import read
+from moml.run.record import record_of
 from moml.run.toml import dump, parse
 from moml.run.train import init_key
 from tests.run.processes import begun, cache, cached, ended, last_state, lines, names  # noqa: F401
@@ -195,7 +196,7 @@ def test_an_allowed_change_goes_on_and_is_noted(run, whole, capsys):
     rows, old = read(run / "metrics.jsonl"), read(whole / "metrics.jsonl")
     assert rows[:4] == old and [row["step"] for row in rows[4:]] == [500, 600]
     assert rows[-1]["score"] is not None
-    record, config = runs.record_of(run)
+    record, config = record_of(run)
     assert record["changed"] == [["iterations", "eta"]]
     assert (config.eta, config.iterations) == (0.02, 600)
     assert call(capsys, "resume", run)[0] == 0  # it is the run's own now
@@ -220,8 +221,8 @@ def test_fewer_iterations_than_are_done_are_refused(run, capsys):
 def test_a_change_that_needs_another_state_is_told_and_forgotten(run, change, told, capsys):
     edit(run, **change)
     before = unlocked(run)
-    old, new = runs.record_of(run)[1], parse((run / "config.toml").read_text(), "")
-    fields = runs.changed(old, new)
+    old, new = record_of(run)[1], parse((run / "config.toml").read_text(), "")
+    fields = changed(old, new)
     with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be used"):
         runs.resume(run, fields)
     assert told in capsys.readouterr().err

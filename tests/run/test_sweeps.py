@@ -13,6 +13,7 @@ from moml.errors import ConfigError, Interrupted
 from moml.run import runs, session, sweeps
 from moml.run.config import Config, Sine
 from moml.run.metrics import read
+from moml.run.record import record_of
 from tests.run.processes import (  # noqa: F401
     begun,
     cache,
@@ -80,7 +81,7 @@ def test_it_is_split_by_the_memory_there_is(whole, tmp_path, capsys):
     assert code == 0, error
     assert "the best first" in out
     assert len(names(tmp_path / "many", "part-*")) == 6
-    assert runs.record_of(tmp_path / "many")[0]["members"] == 1
+    assert record_of(tmp_path / "many")[0]["members"] == 1
     split = json.loads((tmp_path / "many" / "rows.json").read_text())
     for one, two in zip(split, rows, strict=True):
         assert one["setting"] == two["setting"] and one["lost"] == two["lost"]
@@ -152,7 +153,7 @@ def test_a_sweep_takes_an_allowed_change(whole, tmp_path, capsys):
     assert code == 0, error
     rows = read(folder / "part-000" / "metrics.jsonl")
     assert rows[:4] == read(whole[0] / "part-000" / "metrics.jsonl") and rows[-1]["step"] == 300
-    record, _ = runs.record_of(folder)
+    record, _ = record_of(folder)
     assert record["changed"] == [["iterations"]] and record["members"] == 6
     told = json.loads((folder / "rows.json").read_text())
     assert [row["iterations"] for row in told] == [300] * 3

@@ -228,7 +228,7 @@ def main(*words: str) -> None:
     met = bool(words) and ":" in words[0]
     if met:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(words[0], 2, int(words[1]))
+        jax.distributed.initialize(words[0], 2, int(words[1]), coordinator_bind_address=words[0])
     said = {"runs": {name: result(name) for name in words[2 * met :]}, "devices": mesh().size}
     if not met:
         checks = (moved_on, filled, beside, refused)

@@ -157,13 +157,13 @@ def sweep(arguments: Sequence[str]) -> None:
 
 def resume(command: Resume) -> None:
     """Go on with a run or a sweep."""
-    from moml.run import runs, sweeps
+    from moml.run import record, runs, sweeps
 
     file = rows_file(command.json)
     with where(command, command.run) as (mesh, team):
-        record, _ = runs.record_of(command.run)
+        known, _ = record.record_of(command.run)
         began = time.monotonic()
-        if "grid" in record:
+        if "grid" in known:
             if mesh is not None:
                 raise ConfigError(f"{command.run} holds a sweep: it runs on one device")
             config, rows = sweeps.resume_sweep(command.run, command.allow_change, progress=True)

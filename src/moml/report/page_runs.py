@@ -13,7 +13,7 @@ from moml.run.folder import in_use
 from moml.run.manifest import flaw
 from moml.run.metrics import FIELDS, read
 from moml.run.problems import Problem, Table
-from moml.run.runs import record_of
+from moml.run.record import record_of
 from moml.run.sweep import grid_of
 
 Row = dict[str, Any]

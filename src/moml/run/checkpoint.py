@@ -8,50 +8,38 @@
 One is written in a hidden folder beside, then renamed; only then do old ones go, by a rename first.
 """
 
-import errno
-import itertools
 import json
 import logging
 import math
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from moml.errors import CheckpointError, LostProcess, check_count
 from moml.run import manifest
-from moml.run.leaves import load_leaves, save_leaves
-from moml.run.shares import Share, load_shares, save_shares
+from moml.run.checkpoint_read import (
+    FORMAT,
+    PLAIN,
+    Saved,
+    Usable,
+    names_of,
+    read_checkpoint,
+    reason_of,
+)
+from moml.run.leaves import save_leaves
+from moml.run.shares import Share, save_shares
 from moml.run.team import ALONE, Team, nothing
 
-FORMAT, PLAIN = 2, 1  # with rows of several processes, and without
 PARTIAL, SWAPPED, OLD = ".writing-", ".swapped-", ".old-"
 log = logging.getLogger("moml")
-Usable = Callable[[dict[str, Any]], str | None]  # why a checkpoint with these notes is no good
-
-
-class Saved(NamedTuple):
-    """A checkpoint, read: the state has numpy leaves, of a team's `Pieces`.
-
-    Tuples of the notes have become lists.
-    """
-
-    step: int
-    state: Any
-    info: dict[str, Any]
-    score: float | None
-
-    def whole(self) -> "Saved":
-        """The same with all rows in memory."""
-        return self._replace(state=jax.tree.map(np.asarray, self.state))
 
 
 class Checkpoints:
@@ -110,7 +98,7 @@ class Checkpoints:
         score = float(score) if score is not None and math.isfinite(score) else None
         several = any(isinstance(leaf, Share) for leaf in jax.tree.leaves(copied))
         about = {"format": FORMAT if several else PLAIN, "step": step, "score": score}
-        text = json.dumps(about | {"info": info, "leaves": _names(copied)}, indent=1) + "\n"
+        text = json.dumps(about | {"info": info, "leaves": names_of(copied)}, indent=1) + "\n"
         self._job = self._pool.submit(self._write, step, jax.tree.leaves(copied), text)
 
     def wait(self) -> None:
@@ -154,7 +142,9 @@ class Checkpoints:
                 return None
             if not told.isdecimal():
                 raise CheckpointError(f"process 0: {told}")
-            found = _read(self.path(int(told)), int(told), like, lambda info: None, proven=True)
+            found = read_checkpoint(
+                self.path(int(told)), int(told), like, lambda info: None, proven=True
+            )
             return found if mapped else found.whole()
         try:
             newest = self._newest(like, usable, best)
@@ -170,7 +160,7 @@ class Checkpoints:
         order = lambda step: (math.inf if (score := scores[step]) is None else score, -step)
         for step in sorted(scores, key=order):
             try:
-                saved = _read(self.path(step), step, like, usable)
+                saved = read_checkpoint(self.path(step), step, like, usable)
             except CheckpointError as error:
                 reasons[step] = str(error)
                 log.warning("checkpoint %s is passed over: %s", self.path(step), error)
@@ -194,7 +184,7 @@ class Checkpoints:
         bad = []
         for step in self.steps():
             try:
-                saved = _read(self.path(step), step, like, lambda info: None)
+                saved = read_checkpoint(self.path(step), step, like, lambda info: None)
             except CheckpointError:
                 os.rename(self.path(step), self.folder / f"{OLD}{step:010d}")
                 bad.append(step)
@@ -245,7 +235,7 @@ class Checkpoints:
         except Exception as error:
             if self.team.leads:
                 _remove(partial)
-            problem = f"cannot save step {step} in {self.folder}: {_reason(error)}"
+            problem = f"cannot save step {step} in {self.folder}: {reason_of(error)}"
             raise CheckpointError(problem) from error
 
     def _retire(self, newest: int) -> None:
@@ -265,42 +255,6 @@ class Checkpoints:
         return None
 
 
-def _read(folder: Path, step: int, like: Any, usable: Usable, *, proven: bool = False) -> Saved:
-    """Read a checkpoint, or say by a CheckpointError why not; `proven`, without looking twice."""
-    if not proven and (problem := manifest.flaw(folder)):
-        raise CheckpointError(problem)
-    try:
-        told = json.loads((folder / "info.json").read_bytes())
-        if told["format"] > FORMAT:
-            newer = f"it has format {told['format']}, of a newer moml; this one reads up to"
-            raise CheckpointError(f"{newer} {FORMAT}")
-        if told["step"] != step:
-            raise CheckpointError(f"it is of step {told['step']}, but its folder was renamed")
-        told = {"score": None} | told | {"leaves": list(told["leaves"]), "info": dict(told["info"])}
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"info.json is not as moml writes it: {_reason(error)}") from error
-    for was, wanted in itertools.zip_longest(told["leaves"], _names(like), fillvalue="nothing"):
-        if was != wanted:
-            raise CheckpointError(f"it holds another state: {was} where {wanted} is expected")
-    if problem := usable(told["info"]):
-        raise CheckpointError(problem)
-    leaves, tree = jax.tree.flatten(like)
-    try:
-        shares = load_shares(folder / "rows")
-        whole = {i: leaf for i, leaf in enumerate(leaves) if i not in shares}
-        found = load_leaves(folder / "state", whole) | shares
-        state = jax.tree.unflatten(tree, [found[i] for i in range(len(leaves))])
-    except Exception as error:
-        raise CheckpointError(f"orbax cannot read it: {_reason(error)}") from error
-    return Saved(step, state, told["info"], told["score"])
-
-
-def _names(state: Any) -> list[str]:
-    """A state's leaves in words: `.store.u['w'] float32[10, 40]`."""
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    return [f"{jax.tree_util.keystr(at)} {x.dtype}{list(x.shape)}".strip() for at, x in leaves]
-
-
 def _check_room(folder: Path, needed: int) -> None:
     """Do not begin what cannot end: orbax fails in many words, and with the disk full for all."""
     disk = shutil.disk_usage(folder)
@@ -316,14 +270,3 @@ def _remove(folder: Path) -> None:
         time.sleep(0.1)
         if not folder.exists():
             break
-
-
-def _reason(error: BaseException) -> str:
-    """An error in one line; tensorstore tells a full disk in words and a number alone."""
-    text = " ".join(str(error).split())
-    if found := re.search(r"os_error_code='(\d+)'", text):
-        text = os.strerror(int(found[1]))
-    for full in map(os.strerror, (errno.ENOSPC, errno.EDQUOT)):
-        if full in text:
-            return full.lower()
-    return text[:300] or type(error).__name__

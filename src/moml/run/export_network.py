@@ -12,7 +12,8 @@ from moml.run.config import Config, classifies, kind_of
 from moml.run.metrics import read
 from moml.run.problem import images_of, shift_of, split_of
 from moml.run.problems import Clients
-from moml.run.runs import load, record_of
+from moml.run.record import record_of
+from moml.run.runs import load
 from moml.run.train import Learner
 from moml.types import Params
 

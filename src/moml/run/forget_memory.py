@@ -17,7 +17,7 @@ from moml.run.disk_job import store_of
 from moml.run.files import write_text
 from moml.run.folder import Lock
 from moml.run.job import Plan, many, plan_of, single, sizes_of
-from moml.run.runs import Record, record_of
+from moml.run.record import Record, record_of
 from moml.run.sweep import grid_of
 from moml.run.train import hyper_of, init_key
 

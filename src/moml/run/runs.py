@@ -1,8 +1,6 @@
 """Runs in folders: begin one, go on with one, take its model."""
 
-import json
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import fields, replace
 from itertools import zip_longest
@@ -16,23 +14,19 @@ from jax.sharding import Mesh
 from moml.algorithms.recipes import RECIPES, Method
 from moml.errors import CheckpointError, ConfigError
 from moml.run.checkpoint import Checkpoints
-from moml.run.config import Config, changed, kind_of
+from moml.run.config import Config, kind_of
 from moml.run.disk_job import job_of
-from moml.run.files import writable_folder, write_text
+from moml.run.files import writable_folder
 from moml.run.folder import Lock, versions
 from moml.run.job import Job, Plan, plan_of, sizes_of
 from moml.run.mesh_job import mesh_job
 from moml.run.metrics import COST, START, read, tensorboard_x
+from moml.run.record import Record, begin, record_of, unchanged, warn_of_forgotten
 from moml.run.session import go_on, strong
 from moml.run.team import ALONE, Team, nothing
-from moml.run.toml import dump, parse
-from moml.run.toml import load as read_config
+from moml.run.toml import dump
 from moml.run.train import Learner, hyper_of, init_key
 from moml.types import Params
-
-log = logging.getLogger("moml")
-Record = dict[str, Any]
-NOT_THERE = "not there"
 
 
 def resolved(config: Config) -> Config:
@@ -61,71 +55,6 @@ def _options(config: Config, chosen: Method) -> Record:
     if "tied" in told:  # a function there, a word here
         told["tied"] = False
     return told
-
-
-def write_record(folder: Path, config: Config, extra: Record) -> None:
-    """What a run was begun with: config.toml, for people to read and to change; and run.json.
-
-    That one comes last, as it makes a folder a run's.
-    """
-    record = {"config": dump(config), "versions": versions(), "seed": config.seed} | extra
-    write_text(dump(config), folder / "config.toml")
-    write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
-
-
-def begin(folder: Path, config: Config, extra: Record) -> None:
-    """Make a folder a run's; refused where it is one already. For the holder of its lock."""
-    if (folder / "run.json").exists():
-        raise ConfigError(f"{folder} holds a run already; go on with: moml resume {folder}")
-    write_record(folder, config, extra)
-
-
-def record_of(folder: Path) -> tuple[Record, Config]:
-    """What a run was begun with."""
-    try:
-        record = json.loads((folder / "run.json").read_text())
-        return record, parse(record["config"], str(folder / "run.json"))
-    except FileNotFoundError as error:
-        raise ConfigError(f"{folder} holds no run: there is no run.json in it") from error
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
-
-
-def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, Callable[[], None]]:
-    """A run's record and configuration; a change in config.toml must be allowed by its name.
-
-    The function is to be called when the run can go on so: it writes the change into the record.
-    """
-    record, old = record_of(folder)
-    path = folder / "config.toml"
-    new = read_config(path)
-    fields = changed(old, new)
-    for name in allow:
-        if _field(new, name) is _field(old, name) is NOT_THERE:
-            raise ConfigError(f"--allow-change {name}: there is no such field")
-    for name in fields:
-        if name not in allow:
-            raise ConfigError(
-                f"{name} was {_field(old, name)} when this run began and is {_field(new, name)} in "
-                f"{path}: put it back, or go on with --allow-change {name}"
-            )
-    for name, before in record["versions"].items():
-        if (now := versions().get(name)) != before:
-            log.warning("%s is %s, it was %s: the last bits may differ", name, now, before)
-
-    def note() -> None:
-        if fields:
-            kept = {key: record[key] for key in record if key not in ("config", "versions", "seed")}
-            write_record(folder, new, kept | {"changed": [*record.get("changed", []), fields]})
-
-    return record, new, note
-
-
-def _field(config: Config, name: str) -> Any:
-    value: Any = config
-    for part in name.split("."):
-        value = kind_of(value) if part == "kind" else getattr(value, part, NOT_THERE)
-    return value
 
 
 def train(
@@ -235,15 +164,6 @@ def resume(
         ready = note if team.leads else nothing
         go_on(folder, config, job, progress=progress, board=board, ready=ready, team=team)
     return config, job
-
-
-def warn_of_forgotten(record: Record) -> None:
-    """Say that tasks whose memory was removed are still in the data."""
-    if numbers := record.get("forgotten"):
-        which = ", ".join(map(str, numbers))
-        log.warning(
-            "forgotten, but still in the data: task %s; further steps learn it again", which
-        )
 
 
 def load(folder: Path | str, *, best: bool = False) -> Learner:

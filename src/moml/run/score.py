@@ -13,7 +13,8 @@ from moml.run.client_scores import groups_of, rows_of
 from moml.run.config import Config, check
 from moml.run.job import plan_of, single
 from moml.run.problems import Clients, Episodes, Table
-from moml.run.runs import Record, load, record_of, row_of
+from moml.run.record import Record, record_of
+from moml.run.runs import load, row_of
 
 
 def asked(config: Config, shots: int, steps: int | None, tasks: int | None, alone: bool) -> Config:

@@ -24,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from moml.errors import ConfigError, Interrupted
-from moml.run.checkpoint import Checkpoints, Saved
+from moml.run.checkpoint import Checkpoints
+from moml.run.checkpoint_read import Saved
 from moml.run.config import Config
 from moml.run.folder import DETERMINISTIC, open_log, versions
 from moml.run.job import Job

@@ -21,16 +21,9 @@ from moml.run.files import writable_folder
 from moml.run.folder import Lock
 from moml.run.job import Job, Plan, many, plan_of, sizes_of
 from moml.run.metrics import read
+from moml.run.record import Record, begin, record_of, unchanged, warn_of_forgotten
 from moml.run.room import Ahead, free_bytes
-from moml.run.runs import (
-    Record,
-    begin,
-    record_of,
-    resolved,
-    row_of,
-    unchanged,
-    warn_of_forgotten,
-)
+from moml.run.runs import resolved, row_of
 from moml.run.session import go_on
 from moml.run.sweep import grid_of
 from moml.run.train import hyper_of, init_key, run_key, start
