@@ -21,7 +21,7 @@ from tests.run.processes import (  # noqa: F401
     until,
 )
 
-STEPS = 12_000
+STEPS = 6_000
 X64 = {"JAX_ENABLE_X64": "1"}
 
 

@@ -75,19 +75,19 @@ SIZES = [12, 3, 7, 5, 9] * 5
 LOSSY = {"dropout": 0.4, "straggle": 0.4, "weighted": True}
 CASES = {
     "v1": Case("moml-v1", _in_arrays, 5),
-    "v1 on one device": Case("moml-v1", _in_arrays, 5, devices=1),
     "moml, fewer tasks than devices": Case("moml", _in_rows, 3, {"shots": 8}),
     "v2": Case("moml-v2", _in_rows, 7),
     "v2 in two batches": Case("moml-v2", lambda: _in_arrays(SIZES), 11, {"two_batches": True}),
     "nasa": Case("nasa", _in_arrays, 3),
-    "maml without end": Case("maml", _stream, 11),
     "localmoml": Case("localmoml", _in_rows, 5),
     "localmoml carried, lossy": Case("localmoml", _in_rows, 9, {"carried": True} | LOSSY),
     "per-fedavg": Case("per-fedavg", _waves, 6),
     "pfedme": Case("pfedme", _in_arrays, 5, {"prox": 0.8, "prox_steps": 3}),
-    "fedavg, lossy": Case("fedavg", lambda: _in_arrays(SIZES), 12, LOSSY, at_once=1),
 }
 MORE = {
+    "v1 on one device": Case("moml-v1", _in_arrays, 5, devices=1),
+    "maml without end": Case("maml", _stream, 11),
+    "fedavg, lossy": Case("fedavg", lambda: _in_arrays(SIZES), 12, LOSSY, at_once=1),
     "v1 on three": Case("moml-v1", _in_rows, 10, devices=3),
     "v2 direct": Case("moml-v2", _waves, 4, {"direct": True}),
     "scgd": Case("scgd", _waves, 3),

@@ -82,10 +82,6 @@ def test_eight_devices():
     assert "1 to 8" in many and "given 9" in many
 
 
-def test_two_processes():
-    on_two("v2", "per-fedavg", seconds=120)
-
-
 @pytest.mark.slow
 def test_eight_devices_more_methods():
     on_eight(*MORE, seconds=600)
