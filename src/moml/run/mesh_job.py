@@ -68,8 +68,10 @@ def mesh_job(
 
     def told() -> str:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        moved = max(map(all_reduced, made.values()), default=0)
-        where = f"{mesh.size} devices of {team.processes} processes"
+        where = f"{mesh.size} devices of {team.processes} process{'es' * (team.processes > 1)}"
+        if not made:  # nothing was left to do
+            return f"{where}: d = {size:,} parameters"
+        moved = max(map(all_reduced, made.values()))
         return f"{where}: d = {size:,} parameters, {moved:,} bytes summed over devices in a step"
 
     here = lambda state: state._replace(meta=jax.device_get(state.meta))
