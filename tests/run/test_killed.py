@@ -75,7 +75,12 @@ def stopped(process, run, how, rng, number=signal.SIGKILL):
 
 
 @pytest.mark.parametrize(
-    "method, how", [("moml-v2", "in training"), ("localmoml", "in a save"), ("moml", "in training")]
+    "method, how",
+    [
+        ("moml-v2", "in training"),
+        ("localmoml", "in a save"),
+        pytest.param("moml", "in training", marks=pytest.mark.slow),
+    ],
 )
 def test_killed_and_resumed_it_ends_the_same(tmp_path, cache, capsys, method, how):  # noqa: F811
     whole, run = tmp_path / "whole", tmp_path / "run"
