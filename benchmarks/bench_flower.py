@@ -21,7 +21,8 @@ from common import machine
 from moml.flower import deploy, run
 from moml.flower.folder import init
 from moml.flower.learning import server_of
-from moml.run.config import STARTS, check
+from moml.run.config import check
+from moml.run.starts import STARTS
 from moml.runtime.account import nbytes
 from proxy import Proxy
 

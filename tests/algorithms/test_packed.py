@@ -11,7 +11,8 @@ import moml
 from moml.algorithms.memory import debiased_ema, ema, parted
 from moml.algorithms.packed import mixed, packed, rounded, widened
 from moml.errors import ConfigError
-from moml.run.config import STARTS, check
+from moml.run.config import check
+from moml.run.starts import STARTS
 from moml.types import Hyper
 
 F = jnp.float32

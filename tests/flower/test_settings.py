@@ -8,7 +8,7 @@ import pytest
 from moml.errors import ConfigError
 from moml.flower.client_app import keep_compiled
 from moml.flower.settings import DEFAULTS, Node, node_of, read
-from moml.run.config import STARTS
+from moml.run.starts import STARTS
 from moml.run.toml import dump
 
 WHERE = {"partition-id": 1, "num-partitions": 3}

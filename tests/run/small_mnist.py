@@ -10,8 +10,8 @@ import numpy as np
 
 from moml.cli import main
 from moml.data import SETS, mnist
-from moml.run.config import STARTS
 from moml.run.problems import Clients
+from moml.run.starts import STARTS
 from tests.data.made import idx
 
 LABELS = {"train": "train-labels-idx1-ubyte", "test": "t10k-labels-idx1-ubyte"}

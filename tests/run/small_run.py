@@ -10,8 +10,9 @@ from moml.data.groups import group
 from moml.data.table import as_table
 from moml.models.table import knots
 from moml.run.table_model import TableModel
+from moml.run.table_read import load_table_run
 from moml.run.table_rivals import Rivals
-from moml.run.table_store import building, load_table_run, write_each_task, write_model, write_tasks
+from moml.run.table_store import building, write_each_task, write_model, write_tasks
 from moml.types import Hyper
 
 

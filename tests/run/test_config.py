@@ -17,7 +17,6 @@ from moml.models.conv4 import NORMS
 from moml.run.config import (
     OUTER,
     PROBLEMS,
-    STARTS,
     Config,
     Episodes,
     Problem,
@@ -28,6 +27,7 @@ from moml.run.config import (
     kind_of,
     method_options,
 )
+from moml.run.starts import STARTS
 from moml.run.toml import dump, load, parse, words
 
 quick = settings(max_examples=100, deadline=None)

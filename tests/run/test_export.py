@@ -17,12 +17,13 @@ import moml
 from moml.cli import main
 from moml.data.table_write import write_table
 from moml.run import moml_serve
-from moml.run.config import STARTS, check, method_options
+from moml.run.config import check, method_options
 from moml.run.export import export
 from moml.run.export_network import described
 from moml.run.job import plan_of
 from moml.run.manifest import seal
 from moml.run.problems import Sine
+from moml.run.starts import STARTS
 from moml.run.tables import predict_file, predict_table
 from moml.run.train import Learner
 from moml.types import Batch, Hyper

@@ -18,13 +18,13 @@ from moml.errors import CheckpointError, ConfigError
 from moml.run import moml_serve, runs
 from moml.run.arrays import read_arrays
 from moml.run.checkpoint import Checkpoints
-from moml.run.config import STARTS
 from moml.run.export import export
 from moml.run.forget import forget
 from moml.run.forget_memory import _cleared, task_axes
 from moml.run.job import plan_of
 from moml.run.manifest import flaw
 from moml.run.record import write_record
+from moml.run.starts import STARTS
 from moml.run.tables import load_table_run, predict_table
 from moml.run.train import hyper_of, init_key
 from tests.run.processes import cached  # noqa: F401

@@ -12,13 +12,14 @@ import pytest
 from moml.cli import main
 from moml.errors import CheckpointError, ConfigError
 from moml.run import disk, runs
-from moml.run.config import STARTS, check
+from moml.run.config import check
 from moml.run.disk_job import job_of
 from moml.run.folder import Lock
 from moml.run.forget import forget
 from moml.run.record import record_of
 from moml.run.rows_file import layout_of
 from moml.run.rows_on_disk import RowsOnDisk
+from moml.run.starts import STARTS
 from moml.run.sweeps import sweep_run
 from moml.run.undo import HEAD, records
 from tests.run.processes import environment

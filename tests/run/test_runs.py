@@ -13,10 +13,11 @@ from moml.cli import main
 from moml.errors import CheckpointError
 from moml.run import runs
 from moml.run.checkpoint import Checkpoints
-from moml.run.config import STARTS, Config, Sine, Synthetic, changed, check
+from moml.run.config import Config, Sine, Synthetic, changed, check
 from moml.run.folder import Lock
 from moml.run.metrics import read
 from moml.run.record import record_of
+from moml.run.starts import STARTS
 from moml.run.toml import dump, parse
 from moml.run.train import init_key
 from tests.run.processes import begun, cache, cached, ended, last_state, lines, names  # noqa: F401

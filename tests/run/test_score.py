@@ -12,11 +12,12 @@ import moml
 from moml.cli import run as command
 from moml.errors import ConfigError
 from moml.run import problem
-from moml.run.config import STARTS, Config
+from moml.run.config import Config
 from moml.run.metrics import read
 from moml.run.problems import Episodes, Sine
 from moml.run.runs import resume, train
 from moml.run.score import score
+from moml.run.starts import STARTS
 from tests.run.processes import cached  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("cached")

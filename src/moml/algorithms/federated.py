@@ -3,12 +3,11 @@
 from typing import NamedTuple
 
 from moml.algorithms import memory as memories
-from moml.algorithms import packed
 from moml.algorithms.fedavg import fedavg
 from moml.algorithms.local import localmoml, per_fedavg
 from moml.algorithms.options import MEMORY_DTYPES, WAY_BACK, Options, number_of_tasks
 from moml.algorithms.pfedme import ditto, pfedme
-from moml.algorithms.rounds import ROWS, rounds, towards_mean
+from moml.algorithms.rounds import rounds, towards_mean
 from moml.types import Adapt, Algorithm, Loss, Memory, Need
 
 Parts = tuple[Algorithm, Memory]
@@ -50,11 +49,11 @@ def with_memory(loss: Loss, adapt: Adapt, o: Options) -> Parts:
     if not o.carried:
         need = _personal_need(o, _restart(o))
         return rounds(adapt.init, update, need, at_once=o.at_once), memories.none()
-    kept = MEMORY_DTYPES[o.memory_dtype](memories.ema(number_of_tasks(o)))
-    rows = packed.ROWS if o.memory_dtype == "bfloat16" else ROWS
+    stored = MEMORY_DTYPES[o.memory_dtype]
+    kept = stored.memory(memories.ema(number_of_tasks(o)))
     store = lambda meta: kept.init(adapt.start(meta))
     need = _personal_need(o)
-    return rounds(adapt.init, update, need, store=store, rows=rows, at_once=o.at_once), kept
+    return rounds(adapt.init, update, need, store=store, rows=stored.rows, at_once=o.at_once), kept
 
 
 def without_memory(loss: Loss, adapt: Adapt, o: Options) -> Parts:

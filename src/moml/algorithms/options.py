@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import optax
 
@@ -18,7 +18,10 @@ from moml.algorithms.adapt import (
 )
 from moml.algorithms.curvature import exact, finite_difference, first_order
 from moml.algorithms.outer import is_direction
+from moml.algorithms.packed import ROWS as PACKED
 from moml.algorithms.packed import packed
+from moml.algorithms.rounds import ROWS
+from moml.algorithms.visits import Rows
 from moml.errors import ConfigError, check_count
 from moml.types import Adapt, Memory, Params
 
@@ -28,9 +31,18 @@ CURVATURES = {
     "finite-difference": finite_difference(),
 }
 STEP_SIZES = {"given": gradient_steps, "parameter": learned_steps, "layer": layer_steps}
-MEMORY_DTYPES: dict[str, Callable[[Memory], Memory]] = {
-    "float32": lambda memory: memory,  # or whatever the parameters are
-    "bfloat16": packed,
+
+
+class Stored(NamedTuple):
+    """How memories are kept: a memory as it is -> as it is kept, and the rows of its store."""
+
+    memory: Callable[[Memory], Memory]
+    rows: Rows
+
+
+MEMORY_DTYPES = {
+    "float32": Stored(lambda memory: memory, ROWS),  # or whatever the parameters are
+    "bfloat16": Stored(packed, PACKED),
 }
 # What one step of an adaptation costs on the way back: gradients, Hessian-vector products.
 WAY_BACK = {"exact": (0, 1), "first-order": (0, 0), "finite-difference": (2, 0)}

@@ -1,33 +1,21 @@
 """Name -> composition: the only place where a name becomes parts."""
 
-import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 import optax
 
-from moml.algorithms import federated
-from moml.algorithms import memory as memories
+from moml.algorithms import federated, single
 from moml.algorithms.adapt import named, no_leaves
 from moml.algorithms.federated import Work
-from moml.algorithms.heads import prototypes
-from moml.algorithms.matching import match_beta
-from moml.algorithms.moml import TwoBatches, single_node, two_batches
 from moml.algorithms.options import (
-    CURVATURES,
-    MEMORY_DTYPES,
-    STEP_SIZES,
     Options,
     check_options,
 )
-from moml.algorithms.options import number_of_tasks as _count
 from moml.algorithms.outer import nasa
-from moml.algorithms.personal import both_ways, personal_step
-from moml.algorithms.reptile import reptile
-from moml.algorithms.spider import Cycle, bspiderboost
 from moml.errors import ConfigError
-from moml.types import Adapt, Algorithm, Loss, Memory, Need
+from moml.types import Adapt, Algorithm, Loss, Memory
 
 
 class Method(NamedTuple):
@@ -47,20 +35,6 @@ class Method(NamedTuple):
 Parts = tuple[Algorithm, Memory]
 
 
-def by_steps(loss: Loss, o: Options) -> Callable[[int], Adapt]:
-    """Gradient steps, as the options have them."""
-    make, curvature = STEP_SIZES[o.step_sizes], CURVATURES[o.curvature]
-    return lambda steps: make(loss, steps, curvature=curvature, leaves=o.leaves, tied=o.tied)
-
-
-def _by_prototypes(loss: Loss, o: Options) -> Callable[[int], Adapt]:
-    features = o.features
-    if features is None:
-        raise ConfigError("protonet needs the network's features: give features=net.features")
-    head = lambda params: params["head"] if isinstance(params, dict) else params.head
-    return lambda steps: prototypes(features, head)
-
-
 class Recipe(NamedTuple):
     """A row of the table of methods."""
 
@@ -70,62 +44,10 @@ class Recipe(NamedTuple):
     beta: float | Callable[[Options], float] = 1.0
     gamma: float = 1.0
     takes: tuple[str, ...] = ()  # of the options that only some methods have
-    adaptation: Callable[[Loss, Options], Callable[[int], Adapt]] = by_steps
+    adaptation: Callable[[Loss, Options], Callable[[int], Adapt]] = single.by_steps
     fixed: dict[str, Any] = {}  # options that the name stands for
     usual: dict[str, Any] = {}  # other defaults than those of Options
     work: Callable[[Options], Work] | None = None
-
-
-def _need(o: Options, tasks: int) -> Need:
-    return Need(tasks, support=o.k, query=o.k, hessian=o.k if o.independent_hessian else 0)
-
-
-def _outer(o: Options) -> Any:
-    return optax.identity() if o.outer is None else o.outer
-
-
-def _without_memory(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    kept = memories.none()
-    return single_node(loss, adapt, kept, _outer(o), _need(o, o.tasks_per_step)), kept
-
-
-def _v1(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    kept = MEMORY_DTYPES[o.memory_dtype](memories.ema(_count(o)))
-    visiting = both_ways if o.both_ways else personal_step
-    return single_node(loss, adapt, kept, _outer(o), _need(o, o.tasks_per_step), visiting), kept
-
-
-def _v1_all_tasks(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    kept = MEMORY_DTYPES[o.memory_dtype](memories.ema(_count(o)))
-    return single_node(loss, adapt, kept, _outer(o), _need(o, _count(o))), kept
-
-
-def _v2(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    kind = memories.debiased_ema_direct if o.direct else memories.debiased_ema
-    kept = MEMORY_DTYPES[o.memory_dtype](kind(_count(o), o.tasks_per_step / _count(o)))
-    b, k = o.tasks_per_step, o.k
-    if not o.two_batches:
-        return single_node(loss, adapt, kept, _outer(o), _need(o, b)), kept
-    needs = TwoBatches(memory=Need(b, support=k), meta=Need(b, query=k, hessian=k))
-    return two_batches(loss, adapt, kept, _outer(o), needs), kept
-
-
-def _spider(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    small = _need(o, o.tasks_per_step)._replace(times=o.period - 1)
-    needs = Cycle(_need(o, o.large_tasks), small if o.period > 1 else None)
-    return bspiderboost(loss, adapt, needs), memories.none()
-
-
-def _reptile(loss: Loss, adapt: Adapt, o: Options) -> Parts:
-    need = Need(o.tasks_per_step, support=o.k)
-    return reptile(loss, adapt, _outer(o), need), memories.none()
-
-
-def _matched(o: Options) -> float:
-    if o.shots is None:
-        raise ConfigError("moml matches beta to your users: give shots, their samples each")
-    visits = math.inf if o.iterations is None else o.iterations * o.tasks_per_step / _count(o)
-    return match_beta(o.k, o.shots, steps=o.test_steps, visits=visits, both_ways=o.both_ways)
 
 
 _ROUNDS = ("local_steps", "dropout", "straggle", "weighted", "at_once")
@@ -135,44 +57,44 @@ _ADAM = {"outer": optax.scale_by_adam()}
 RECIPES: dict[str, Recipe] = {
     "maml": Recipe(
         "exact meta-gradient, no memory (= BSGD)",
-        _without_memory,
+        single.without_memory,
         eta=0.005,
         takes=("independent_hessian",),
     ),
     "fo-maml": Recipe(
-        "MAML with J_A = I", _without_memory, eta=0.005, fixed={"curvature": "first-order"}
+        "MAML with J_A = I", single.without_memory, eta=0.005, fixed={"curvature": "first-order"}
     ),
     "hf-maml": Recipe(
         "MAML, its curvature from two more gradients",
-        _without_memory,
+        single.without_memory,
         eta=0.005,
         takes=("independent_hessian",),
         fixed={"curvature": "finite-difference"},
     ),
     "moml-v1": Recipe(
         "a moving average of each task's adapted points",
-        _v1,
+        single.v1,
         eta=0.005,
         beta=0.3,
         takes=("independent_hessian", "both_ways", "eager", "memory_dtype"),
     ),
     "moml-v2": Recipe(
         "the de-biased average: idle tasks move too",
-        _v2,
+        single.v2,
         eta=0.005,
         beta=0.1,
         takes=("independent_hessian", "eager", "two_batches", "direct", "memory_dtype"),
     ),
     "scgd": Recipe(
         "v1 over all n tasks, plain step",
-        _v1_all_tasks,
+        single.v1_all_tasks,
         eta=0.05,
         beta=0.5,
         takes=("independent_hessian", "eager", "memory_dtype"),
     ),
     "nasa": Recipe(
         "v1 over all n tasks, averaged gradient",
-        _v1_all_tasks,
+        single.v1_all_tasks,
         eta=0.05,
         beta=0.5,
         gamma=0.1,
@@ -181,14 +103,14 @@ RECIPES: dict[str, Recipe] = {
     ),
     "bspiderboost": Recipe(
         "a large task batch every q iterations, corrected in between",
-        _spider,
+        single.spider,
         eta=0.001,
         takes=("independent_hessian", "large_tasks", "period"),
         fixed={"outer": None},
     ),
     "reptile": Recipe(
         "towards the end of each task's own training",
-        _reptile,
+        single.towards_tasks,
         eta=0.05,
         fixed=_GIVEN | {"curvature": "first-order"},
     ),
@@ -236,7 +158,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     "meta-sgd": Recipe(
         "MAML with a learned step size per parameter",
-        _without_memory,
+        single.without_memory,
         eta=0.002,
         takes=("independent_hessian",),
         fixed={"step_sizes": "parameter", "adapt": None},
@@ -244,25 +166,25 @@ RECIPES: dict[str, Recipe] = {
     ),
     "anil": Recipe(
         "MAML that adapts the leaves named head alone",
-        _without_memory,
+        single.without_memory,
         eta=0.002,
         takes=("independent_hessian",),
         usual={"leaves": named("head")} | _ADAM,
     ),
     "protonet": Recipe(
         "the nearest class mean in an embedding that is learned",
-        _without_memory,
+        single.without_memory,
         eta=0.001,
         takes=("features",),
-        adaptation=_by_prototypes,
+        adaptation=single.by_prototypes,
         fixed=_GIVEN | {"curvature": "exact"},
         usual=_ADAM,
     ),
     "moml": Recipe(
         "what we recommend: v1, exact, both ways, Adam, beta matched to shots",
-        _v1,
+        single.v1,
         eta=0.005,
-        beta=_matched,
+        beta=single.matched,
         takes=("both_ways", "eager", "memory_dtype", "shots", "test_steps", "iterations"),
         usual=_ADAM | {"both_ways": True},
     ),

@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from moml.errors import ConfigError
-from moml.run.config import PROBLEMS, STARTS, Config, check, kind_of
+from moml.run.config import PROBLEMS, Config, check, kind_of
+from moml.run.starts import STARTS
 from moml.run.toml import load, words
 
 Own = TypeVar("Own")

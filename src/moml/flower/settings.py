@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from moml.algorithms.recipes import RECIPES
 from moml.errors import ConfigError, check_count
-from moml.run.config import STARTS, Config, check
+from moml.run.config import Config, check
 from moml.run.problems import Episodes, one_of
+from moml.run.starts import STARTS
 from moml.run.toml import parse
 
 START = "synthetic-clients"

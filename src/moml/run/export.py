@@ -26,7 +26,8 @@ from moml.run.folder import versions
 from moml.run.moml_serve import FORMAT
 from moml.run.table_model import Own, TableModel
 from moml.run.table_predict import BLOCK
-from moml.run.table_store import TableRun, about_of, building, free_place, load_table_run
+from moml.run.table_read import about_of, load_table_run
+from moml.run.table_store import TableRun, building, free_place
 
 HOW = "python moml_serve.py predict --data rows.csv --out predicted.csv; or in Python, see the file"
 

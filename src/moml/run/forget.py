@@ -24,7 +24,7 @@ from moml.run.folder import Lock
 from moml.run.forget_memory import forget_memories
 from moml.run.manifest import NAME, flaw, seal, sync_folder
 from moml.run.table_predict import BLOCK
-from moml.run.table_store import about_of
+from moml.run.table_read import about_of
 
 STAYS = (
     "what cannot be removed: the trace in the common parameters w, and in what is shared and names "

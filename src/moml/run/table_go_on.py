@@ -21,17 +21,10 @@ from moml.run.table_fit import choose, held_rows, train_kind
 from moml.run.table_model import Own, TableModel, as_input, as_target
 from moml.run.table_predict import adapted
 from moml.run.table_program import as_given
+from moml.run.table_read import load_table_run
 from moml.run.table_score import RESIDUALS, cold_start, score_tasks
 from moml.run.table_source import Rows, Source, rows_of
-from moml.run.table_store import (
-    Known,
-    TableRun,
-    building,
-    free_place,
-    load_table_run,
-    write_model,
-    write_tasks,
-)
+from moml.run.table_store import Known, TableRun, building, free_place, write_model, write_tasks
 
 LEAST = 20  # tasks; fewer do not move the common parameters
 

@@ -14,6 +14,7 @@ from moml.errors import ConfigError
 from moml.run.intervals import around, bounds
 from moml.run.progress import bar
 from moml.run.table_model import Own
+from moml.run.table_read import load_table_run
 from moml.run.table_score import unadapted
 from moml.run.table_source import Rows, Source, check_output, read, rows_of
 from moml.run.table_store import (
@@ -23,7 +24,6 @@ from moml.run.table_store import (
     free_place,
     joined,
     kept,
-    load_table_run,
     write_each_task,
     write_model,
 )

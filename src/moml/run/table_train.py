@@ -16,6 +16,7 @@ from moml.run.build import load_build
 from moml.run.progress import bar
 from moml.run.table_fit import fit_groups
 from moml.run.table_model import Own, TableModel
+from moml.run.table_read import load_table_run
 from moml.run.table_score import cold_start, rivals_of, score_tasks
 from moml.run.table_source import Source, read
 from moml.run.table_store import (
@@ -25,7 +26,6 @@ from moml.run.table_store import (
     free_place,
     joined,
     kept,
-    load_table_run,
     write_model,
     write_tasks,
 )

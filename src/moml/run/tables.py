@@ -2,9 +2,10 @@
 
 from moml.errors import DataError
 from moml.run.table_predict import Predicted, adapt_table, predict_file, predict_table
+from moml.run.table_read import load_table_run
 from moml.run.table_score import Score, score_tasks
 from moml.run.table_source import Source, rows_of
-from moml.run.table_store import TableRun, load_table_run, save_table_run
+from moml.run.table_store import TableRun, save_table_run
 from moml.run.table_train import train_table
 
 __all__ = [

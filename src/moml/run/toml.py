@@ -11,7 +11,8 @@ from textwrap import fill
 from typing import Any, get_type_hints
 
 from moml.errors import ConfigError
-from moml.run.config import PROBLEMS, STARTS, Config, check, kind_of, value_of
+from moml.run.config import PROBLEMS, Config, check, kind_of, value_of
+from moml.run.starts import STARTS
 
 HEAD = """\
 # A run of moml: moml train THIS_FILE --out RUN
