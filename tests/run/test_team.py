@@ -1,5 +1,6 @@
 """Processes that agree: exchanged words, checkpoints in shares, the meeting before JAX's."""
 
+import math
 import socket
 import threading
 import time
@@ -253,6 +254,8 @@ def test_no_address(words):
         ({"processes": 2, "process": 2}, "from 0 to 1; given 2"),
         ({"processes": 0, "process": 0}, "processes must be a whole number from 1"),
         ({"processes": 2, "process": 0, "wait": 0.0}, "wait must be above 0"),
+        ({"processes": 2, "process": 1, "wait": math.inf}, "up to a day; given inf"),
+        ({"processes": 2, "process": 1, "wait": math.nan}, "wait must be above 0"),
     ],
 )
 def test_words_that_cannot_be(given, told):

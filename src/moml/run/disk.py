@@ -16,6 +16,7 @@ from moml.algorithms.memory import parted, whole
 from moml.algorithms.schedule import Schedule, constant
 from moml.run.progress import bar
 from moml.run.rows_on_disk import RowsOnDisk
+from moml.run.train import fill_key
 from moml.runtime import held, simulate
 from moml.types import Algorithm, Hyper, Info, Key, Tasks
 
@@ -94,7 +95,7 @@ class Disk:
 
     def _fill(self, carry: Any, shown: bool) -> None:
         fill = jax.jit(held.fill(self._algorithm, self._tasks, self._eager))
-        key, n = jax.random.fold_in(self._key, 2**31 - 1), self.store.n
+        key, n = fill_key(self._key), self.store.n
         with bar("filling memories", n, shown=shown) as advance:
             for first in range(0, n, simulate.FILLED):
                 ids = np.arange(first, min(first + simulate.FILLED, n))

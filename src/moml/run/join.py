@@ -20,6 +20,7 @@ from moml.run.team import ALONE, Team
 NEAR = "127.0.0.1:29410"  # where nothing else is said
 HEARTBEAT = 20  # seconds without a sign of life after which JAX counts a process as lost
 LATER = 60  # seconds for what follows the meeting
+DAY = 86_400
 
 
 def join(
@@ -39,8 +40,8 @@ def join(
         raise ConfigError("several processes need both --processes and --process")
     check_count("processes", processes)
     check_count("process", process, least=0, below=processes)
-    if not wait > 0:
-        raise ConfigError(f"wait must be above 0 seconds; given {wait:g}")
+    if not 0 < wait <= DAY:
+        raise ConfigError(f"wait must be above 0 seconds, up to a day; given {wait:g}")
     host, port = address_of(NEAR if coordinator is None else coordinator)
     if processes == 1:
         return ALONE

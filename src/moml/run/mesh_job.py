@@ -1,6 +1,5 @@
 """A run on many devices or in many processes: each device with the tasks that it owns."""
 
-import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,8 +18,6 @@ from moml.runtime import sharded
 from moml.runtime.mesh import gathered, held, spread
 from moml.runtime.traffic import all_reduced
 from moml.types import Params
-
-log = logging.getLogger("moml")
 
 
 class Place(NamedTuple):
