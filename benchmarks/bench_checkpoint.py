@@ -23,8 +23,9 @@ import jax
 
 from common import machine
 from moml.run.checkpoint import Checkpoints
-from moml.run.config import Config, Sine
+from moml.run.config import Config
 from moml.run.job import Job, single
+from moml.run.problems import Sine
 from moml.run.session import strong
 
 PAIRS, TIMES, BUDGET = 6, 3, 45  # no further pair once so many seconds have gone by

@@ -14,19 +14,8 @@ from moml.algorithms.options import CURVATURES, STEP_SIZES, Options
 from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError
 from moml.models.conv4 import NORMS
-from moml.run.config import (
-    OUTER,
-    PROBLEMS,
-    Config,
-    Episodes,
-    Problem,
-    Sine,
-    Synthetic,
-    changed,
-    check,
-    kind_of,
-    method_options,
-)
+from moml.run.config import OUTER, PROBLEMS, Config, changed, check, kind_of, method_options
+from moml.run.problems import Episodes, Problem, Sine, Synthetic
 from moml.run.starts import STARTS
 from moml.run.toml import dump, load, parse, words
 

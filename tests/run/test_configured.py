@@ -6,7 +6,8 @@ import pytest
 
 from moml.cli.configured import parse
 from moml.errors import ConfigError
-from moml.run.config import PROBLEMS, Config, Sine
+from moml.run.config import PROBLEMS, Config
+from moml.run.problems import Sine
 from moml.run.starts import STARTS
 from moml.run.toml import dump, load
 

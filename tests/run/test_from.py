@@ -12,7 +12,8 @@ import moml
 from moml.cli import main
 from moml.errors import CheckpointError, ConfigError
 from moml.run import runs
-from moml.run.config import Config, Sine
+from moml.run.config import Config
+from moml.run.problems import Sine
 from moml.run.table_go_on import LEAST, go_on_table
 from moml.run.tables import load_table_run, predict_table
 from tests.run.processes import cached  # noqa: F401

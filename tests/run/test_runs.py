@@ -13,9 +13,10 @@ from moml.cli import main
 from moml.errors import CheckpointError
 from moml.run import runs
 from moml.run.checkpoint import Checkpoints
-from moml.run.config import Config, Sine, Synthetic, changed, check
+from moml.run.config import Config, changed, check
 from moml.run.folder import Lock
 from moml.run.metrics import read
+from moml.run.problems import Sine, Synthetic
 from moml.run.record import record_of
 from moml.run.starts import STARTS
 from moml.run.toml import dump, parse

@@ -11,8 +11,9 @@ import pytest
 
 from moml.errors import ConfigError, Interrupted
 from moml.run import runs, session, sweeps
-from moml.run.config import Config, Sine
+from moml.run.config import Config
 from moml.run.metrics import read
+from moml.run.problems import Sine
 from moml.run.record import record_of
 from tests.run.processes import (  # noqa: F401
     begun,
