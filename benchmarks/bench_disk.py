@@ -7,8 +7,9 @@ A step is some 20 us of arithmetic for 21 kB of rows: few uses of memories ask m
 Every row is written once before, so that the undo log has to take all of them, as late in a run.
 *Cached*: the system has the file in its cache, as far as it likes. *Cold*: it is asked to drop the
 file before each turn, so that every row comes from the disk. A turn is 5,000 steps that visit
-15,000 tasks at random, until all is written. Peak RSS is read before the side in memory begins. The
-files are removed at the end.
+15,000 tasks at random, until all is written. *Rows alone* and *log alone* is what the disk takes of
+a cold turn without any training: as many rows are read, as many are brought to an undo log. Peak
+RSS is read before the side in memory begins. The files are removed at the end.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from moml.algorithms.recipes import method
 from moml.run.disk import Disk, split
 from moml.run.rows_file import layout_of
 from moml.run.rows_on_disk import RowsOnDisk
+from moml.run.undo import Undo
 from moml.types import Algorithm, Tasks
 
 SPAN = 5  # chunks in a turn
@@ -64,13 +66,13 @@ def opened(folder: Path, algorithm: Algorithm, tasks: Tasks) -> tuple[Disk, Any]
     return disk, carry
 
 
-def trained(disk: Disk, carry: Any) -> Callable[[], None]:
-    """A call trains for another turn; at its end all is written."""
+def trained(disk: Disk, carry: Any) -> Callable[..., None]:
+    """A call trains for another turn, or so many chunks; at its end all is written."""
     done = 0
 
-    def turn() -> None:
+    def turn(chunks: int = SPAN) -> None:
         nonlocal carry, done
-        for _ in range(SPAN):
+        for _ in range(chunks):
             carry, _ = disk.run(carry, done, CHUNK)
             done += CHUNK
         disk.settle()
@@ -78,7 +80,32 @@ def trained(disk: Disk, carry: Any) -> Callable[[], None]:
     return turn
 
 
-def timed(call: Callable[[], None]) -> float:
+def alone(store: RowsOnDisk) -> dict[str, tuple[Callable[[], None], Callable[[], Any]]]:
+    """What the disk does in a cold turn, without the training; and what comes before each."""
+    draws = np.random.default_rng(0)
+    log = Undo(store.folder / "log")
+    pieces: list[np.ndarray] = []
+    rows: list[np.ndarray] = []
+
+    def drawn() -> None:
+        store.file.drop()
+        pieces[:] = [np.unique(draws.integers(0, store.n, 3 * CHUNK)) for _ in range(SPAN)]
+
+    def read() -> list[np.ndarray]:
+        return [store.read(ids) for ids in pieces]
+
+    def fetched() -> None:
+        drawn()
+        rows[:] = read()
+
+    def logged() -> None:
+        for ids, some in zip(pieces, rows, strict=True):
+            log.add(ids, some)
+
+    return {"rows alone, cold": (drawn, read), "log alone": (fetched, logged)}
+
+
+def timed(call: Callable[[], Any]) -> float:
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
@@ -117,8 +144,14 @@ def measure(folder: Path, own: Any) -> None:
     sides = {"in memory": (lambda: None, ram), "on disk, cached": (lambda: None, on_disk)}
     timings = turns(sides, own.turns)
     saving = timed(lambda: disk.saving(1, [1]))
-    sides = {"in memory, again": sides["in memory"], "on disk, cold": (store.file.drop, on_disk)}
+
+    def drop() -> None:
+        store.file.drop()
+        on_disk(1)  # whose rows were read before, but are no longer in the cache when written
+
+    sides = {"in memory, again": sides["in memory"], "on disk, cold": (drop, on_disk)}
     timings |= turns(sides, own.turns)
+    timings |= turns(alone(store), own.turns)
     disk.__exit__()
     table(timings)
     print(f"all rows of {own.turns * SPAN} chunks to the disk, for a checkpoint: {saving:.2f} s")
