@@ -27,10 +27,10 @@ def by_column(values: Any) -> Column:
     >>> clients.names.tolist(), [mine.tolist() for mine in clients.rows]
     (['york', 'bath'], [[0, 2], [1]])
     """
-    column = np.asarray(values) if hasattr(values, "__array__") else np.fromiter(values, object)
+    column = np.asanyarray(values) if hasattr(values, "__array__") else np.fromiter(values, object)
     if column.ndim != 1 or not len(column):
         raise DataError(f"a column of clients must be [rows], and not empty; given {column.shape}")
-    missing = np.flatnonzero([_missing(value) for value in column])
+    missing = np.flatnonzero([_missing(value) for value in column] | np.ma.getmaskarray(column))
     if len(missing):
         raise DataError(
             f"{len(missing):,} of {len(column):,} rows name no client, the first is row "

@@ -51,6 +51,7 @@ def paired_halves(
     ([8, 8, 10, 10], [10, 12])
     """
     check_count("clients", clients, least=2)
+    check_count("unseen", unseen, least=0)
     names, code, have = classes_in(train)
     test_code, test_have = _same_classes(names, test)
     if len(have) < 2:
@@ -73,6 +74,7 @@ def paired_shares(train: Any, test: Any, rows: Rows, unseen: int, seed: Seed) ->
     >>> [len(mine) for mine in split.train + split.test + split.unseen]
     [25, 5, 15]
     """
+    check_count("unseen", unseen, least=0, below=len(rows))
     names, code, have = classes_in(train)
     test_code, test_have = _same_classes(names, test)
     counts = np.stack([np.bincount(code[mine], minlength=len(have)) for mine in rows])

@@ -143,6 +143,8 @@ def per_client(y: Any, rows: Rows) -> Counts:
 def classes_in(y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The labels that occur, the number of each row's, and how many rows each has."""
     y = np.asarray(y)
+    if y.dtype == object and all(isinstance(label, str) for label in y.flat):
+        y = y.astype(str)  # as a column of texts comes from pandas
     if y.ndim != 1 or not len(y) or y.dtype.kind not in "biuU":
         raise DataError(
             f"labels must be [rows] whole numbers or texts; given {y.dtype} of shape {y.shape}"

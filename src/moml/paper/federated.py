@@ -16,7 +16,7 @@ from moml.paper.federated_data import Drawn, Pool, Problem, drawn, half
 from moml.paper.federated_protocols import ALPHA, BETA, ETA, GRIDS, TEST_STEPS, Protocol
 from moml.paper.federated_score import Clients, Curves, reading, scorer
 from moml.run.client_scores import figures
-from moml.run.sweep import mean_of_seeds, sweep
+from moml.run.sweep import mean_of_seeds, means_to_choose_by, sweep
 from moml.run.train import init_key
 from moml.runtime.account import cost
 from moml.types import Hyper, Meta
@@ -118,8 +118,8 @@ def picked(scores: list[Scores], lost: np.ndarray, seeds: int, p: Protocol) -> P
     first, last = np.arange(seeds), np.full(seeds, len(scores) - 1)
     if p.tuned:
         found = np.stack([one["tuning"].mean(axis=1) for one in scores])  # [points, members, steps]
-        found[:, lost] = -np.inf
-        each = found.reshape(len(scores), -1, seeds, found.shape[-1]).mean(axis=2)
+        found = np.moveaxis(found.reshape(len(scores), -1, seeds, found.shape[-1]), 2, -1)
+        each = means_to_choose_by(found, lost.reshape(-1, 1, seeds))
         point, setting, step = np.unravel_index(np.argmax(each), each.shape)
         return Pick(setting * seeds + first, np.full(seeds, point), int(step))
     steps = None if p.mean_of_steps else TEST_STEPS
@@ -169,7 +169,9 @@ def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
     axes: dict[str, Any] = {"h": cell.h, "clients": cell.clients, "k": cell.k}
     axes |= {"rounds": outcome.rounds, "split": cell.split}
     if outcome.stopped is not None:
-        axes |= {"stopped": outcome.stopped, "steps": outcome.steps}
+        axes["stopped"] = outcome.stopped
+    if cell.switches.tuned:
+        axes["steps"] = outcome.steps
     used = {name: value for name, value in outcome.settings[0].items() if name != "seed"}
     setting = axes | used if outcome.rounds else axes | {"alpha": used["alpha"]}
     rows = []

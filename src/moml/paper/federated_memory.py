@@ -11,7 +11,7 @@ from moml.paper.federated_cells import Cell, compose, decays_twice
 from moml.paper.federated_data import Problem, drawn, half
 from moml.paper.federated_protocols import CARRIED, CLIENTS, TEST_STEPS
 from moml.paper.federated_score import scorer
-from moml.run.sweep import mean_of_seeds, sweep
+from moml.run.sweep import mean_of_seeds, means_to_choose_by, sweep
 
 BETAS = (1.0, 0.7, 0.5, 0.33, 0.2, 0.1, 0.05)
 ETAS, ALPHA = (0.005, 0.01, 0.02), 0.03
@@ -65,8 +65,7 @@ def measured(study: Study, problem: Problem, seeds: int, progress: bool) -> list
     for shots in SHOTS:
         tuning, seen = accuracy(0, shots), accuracy(1, shots)
         for steps, (i, beta) in itertools.product(STEPS, enumerate(BETAS)):
-            means = np.where(lost[i], -np.inf, tuning[i, :, :, steps]).mean(axis=1)
-            at = int(np.argmax(means))
+            at = int(np.argmax(means_to_choose_by(tuning[i, :, :, steps], lost[i])))
             mean, std = mean_of_seeds(seen[i, at, :, steps], lost[i, at])
             setting = {
                 "k": study.k, "shots": shots, "beta": beta, "steps": steps, "h": study.h,

@@ -105,8 +105,10 @@ def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:
                 continue
             at = np.array([done for done, _ in one.curve])
             values = np.stack([value for _, value in one.curve])
+            mark = "o" if len(at) == 1 else ""  # a line of one point would not be seen
             for axes, scale in zip(column, (1.0, one.bytes_a_round / 1e6), strict=True):
-                axes.plot(at * scale, np.nanmean(values, axis=1), color=colour, label=label)
+                mean = np.nanmean(values, axis=1)
+                axes.plot(at * scale, mean, marker=mark, color=colour, label=label)
                 low, high = np.nanmin(values, axis=1), np.nanmax(values, axis=1)
                 axes.fill_between(at * scale, low, high, color=colour, alpha=0.15, linewidth=0)
         column[0].set_title(f"K = {k}, H = {h}, {clients} clients a round", fontsize=10)

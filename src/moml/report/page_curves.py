@@ -10,7 +10,10 @@ from moml.report.page_runs import Measure, Row
 from moml.report.page_svg import Axis, Series, chart, legend
 
 DRAWN, LISTED = 300, 40  # points of a line in a picture; rows of its table
-LOSS = "Mean loss of a step's tasks after they adapt, a point for each line of metrics."
+LOSS = (
+    "Mean loss of a step's tasks after they adapt (of fedavg and ditto, which do not adapt while "
+    "they train, before each local step), a point for each line of metrics."
+)
 
 
 class Curve(NamedTuple):

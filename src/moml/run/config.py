@@ -69,7 +69,7 @@ class Config:
     test_tasks: int = 500
     """Unseen tasks that a score is the mean of; from 1. Of clients and tables all are scored."""
     inner_steps: int = 1
-    """Gradient steps of one adaptation in training; from 1."""
+    """Gradient steps of one adaptation in training (pfedme, fedavg, ditto: in use); from 1."""
     curvature: str | None = None
     """Of the adaptation: exact, first-order or finite-difference. By default the method's own."""
     step_sizes: str | None = None
@@ -103,7 +103,8 @@ class Config:
     weighted: bool | None = None
     """Federated methods: clients count by their sizes: true or false. By default false."""
     at_once: int | None = None
-    """Federated methods: clients that run side by side; from 1. By default all of a round."""
+    """Federated methods: clients that run side by side; from 1. By default all of a round, on a
+    processor those whose models fit into its cache."""
     prox: float | None = None
     """pfedme, ditto: lambda, the pull towards the common model; above 0. By default 100, 1."""
     prox_steps: int | None = None

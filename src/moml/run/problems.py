@@ -45,7 +45,8 @@ class Synthetic:
     classes: int = 10
     """Labels; from 2."""
     unequal: bool = False
-    """Whether the training tasks have unequal sizes, log-normal from 10 up to samples."""
+    """Whether the training tasks have unequal sizes, log-normal from 10 up to samples; as an
+    option, a flag without a value."""
     hidden: tuple[int, ...] = ()
     """Widths of the hidden layers; from 1 each, none for logistic regression."""
 
@@ -116,7 +117,8 @@ class Clients:
     dataset: str = "cifar10"
     """mnist, cifar10 or cifar100."""
     fine: bool = False
-    """cifar100: its 100 classes instead of its 20 superclasses: true or false."""
+    """cifar100: its 100 classes instead of its 20 superclasses: true or false; as an option, a
+    flag without a value."""
     n: int = 50
     """Clients that take part; from 1, for half-and-half from 2."""
     unseen: int = 10
@@ -159,6 +161,11 @@ class Clients:
         for name in ("a", "test_a"):
             if getattr(self, name) is not None:
                 check_count(f"problem.{name}", getattr(self, name), least=2)
+        for name, kind in OF_PARTITION.items():
+            if self.partition != kind and getattr(self, name) != getattr(Clients, name):
+                raise ConfigError(
+                    f"problem.{name} is for {kind}; the partition is {self.partition}"
+                )
         if self.partition == "half-and-half":
             check_count("problem.n", self.n, least=2)
 
@@ -213,6 +220,12 @@ class Table:
 IMAGES = {"omniglot": 20, "cifar100": 600}  # of each class
 CLASSES = {"mnist": (10, 10), "cifar10": (10, 10), "cifar100": (20, 100)}  # and if fine
 PARTITIONS = ("half-and-half", "dirichlet", "pathological")
+OF_PARTITION = {
+    "test_a": "half-and-half",
+    "concentration": "dirichlet",
+    "smallest": "dirichlet",
+    "classes": "pathological",
+}
 Problem = Sine | Synthetic | Episodes | Clients | Table
 PROBLEMS: dict[str, type[Problem]] = {
     "sine": Sine,

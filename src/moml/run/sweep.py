@@ -184,3 +184,17 @@ def mean_of_seeds(values: np.ndarray, lost: np.ndarray) -> tuple[float | None, f
     """
     kept = np.asarray(values)[~np.asarray(lost)]
     return (float(kept.mean()), float(kept.std())) if kept.size else (None, None)
+
+
+def means_to_choose_by(values: np.ndarray, lost: np.ndarray) -> np.ndarray:
+    """Means over the seeds that were not lost, [..., seeds] -> [...]; -inf where more were lost.
+
+    A setting that loses fewer seeds than another is better, whatever the others reach.
+
+    >>> means_to_choose_by(np.array([[1.0, 3.0], [5.0, 9.0]]), np.array([[True, False]] * 2))
+    array([3., 9.])
+    """
+    left = np.broadcast_to(~np.asarray(lost), values.shape)
+    count = left.sum(axis=-1)
+    means = np.where(left, values, 0.0).sum(axis=-1) / np.maximum(count, 1)
+    return np.where((count == count.max()) & (count > 0), means, -np.inf)
