@@ -119,7 +119,7 @@ def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
 def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
     chance, everyone = np.random.default_rng(1), np.arange(20)
     store.create()
-    write(store, chance)
+    store.write(everyone, rows_of(store, 20, chance), store.read(everyone))
     notes = store.saving(7)
     before = store.read(everyone)
     write(store, chance)
@@ -132,17 +132,22 @@ def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
     np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
     store.close()
     data = log.read_bytes()
-    zeros = data[: first + HEAD.size] + bytes(len(data) - first - HEAD.size)
-    end = first + HEAD.size + 4 * len(ids) + store.layout.stride * int(rows.any(axis=1).sum())
-    for torn in (first + 1, first + HEAD.size, end - 1, zeros, first):
-        log.write_bytes(data[:torn] if isinstance(torn, int) else torn)
+    tail = len(data) - first
+    end = first + HEAD.size + (4 + store.layout.stride) * len(ids)
+    cuts = (first + 1, first + HEAD.size, end - 1, end, len(data) - 1, first)
+    for torn in (data[:first] + bytes(tail), *(data[:cut] for cut in cuts)):
+        log.write_bytes(torn)
         assert store.flaw(notes) is None
         assert len([*records(log, store.layout.stride)]) == 1
     store.back_to(7)
     np.testing.assert_array_equal(store.read(everyone), before)
-    for byte in (3, HEAD.size + 2, HEAD.size + 4 * 6 + 2):
-        log.write_bytes(data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :])
-        assert store.flaw(notes) == f"{log} is damaged at byte 0"
+    flipped = lambda byte: data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :]
+    for begin in (0, first):  # the last one too: it is all there, so its rows were overwritten
+        for byte in (3, 9, HEAD.size - 1, HEAD.size + 2, HEAD.size + 4 * len(ids) + 2):
+            log.write_bytes(flipped(begin + byte))
+            assert store.flaw(notes) == f"{log} is damaged at byte {begin}"
+    log.write_bytes(data[: first + HEAD.size] + bytes(tail - HEAD.size))
+    assert store.flaw(notes) == f"{log} is damaged at byte {first}"
 
 
 def test_a_flipped_bit_in_a_row_is_found(store):
