@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 from moml.cli import main
-from moml.errors import CheckpointError, ConfigError
+from moml.errors import ConfigError
 from moml.run import disk, runs
 from moml.run.config import check
 from moml.run.disk_job import job_of
 from moml.run.folder import Lock
 from moml.run.forget import forget
 from moml.run.record import record_of
-from moml.run.rows_file import layout_of
-from moml.run.rows_on_disk import RowsOnDisk
 from moml.run.starts import STARTS
 from moml.run.sweeps import sweep_run
-from moml.run.undo import HEAD, records
+from moml.run.undo import records
 from tests.run.processes import environment
 
 SINE = replace(STARTS["sine"], iterations=60, log_every=15, score_every=0, test_tasks=2)
@@ -31,7 +29,6 @@ METHODS = {
     "moml-v2, two batches": {"two_batches": True},
     "localmoml, carried": {"carried": True, "dropout": 0.3, "local_steps": 2},
 }
-ROWS = {"u": np.zeros((20, 3), np.float32), "visits": np.zeros(20, np.int32)}
 
 
 def config_of(name, **more):
@@ -75,116 +72,6 @@ def test_on_disk_and_in_ram_every_byte_is_the_same(tmp_path, monkeypatch, name):
     leaves = job.disk.store.layout.unpack(rows, 40)
     assert all(np.any(leaf) for leaf in leaves)
     same(leaves, [np.asarray(leaf) for leaf in jax.tree.leaves(wanted)], apart)
-
-
-@pytest.fixture
-def store(tmp_path):
-    made = RowsOnDisk(tmp_path / "memory", tmp_path, 20, layout_of(ROWS))
-    yield made
-    made.close()
-
-
-def write(store, chance):
-    """New rows of some tasks."""
-    ids = np.sort(chance.choice(20, 6, replace=False))
-    store.write(ids, rows_of(store, 6, chance), store.read(ids))
-
-
-def rows_of(store, count, chance):
-    leaves = [chance.integers(1, 9, (count, 3)).astype(np.float32), np.ones(count, np.int32)]
-    return store.layout.pack(leaves, slice(None))
-
-
-def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
-    chance, everyone = np.random.default_rng(0), np.arange(20)
-    store.create()
-    at, notes = {}, {}
-    for step in range(5):
-        write(store, chance)
-        notes[step] = store.saving(step, list(at)[-2:])
-        at[step] = store.read(everyone)
-        write(store, chance)
-        write(store, chance)
-    assert store.steps() == [2, 3, 4]
-    assert "cannot go back so far" in store.flaw(notes[1])
-    for step in (4, 3, 2):
-        assert store.flaw(notes[step]) is None
-        store.close()
-        store.back_to(step)
-        np.testing.assert_array_equal(store.read(everyone), at[step])
-        assert store.steps() == [*range(2, step + 1)]
-    assert "cannot go back so far" in store.flaw(notes[3])  # it is no more: the run went on from 2
-
-
-def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
-    chance, everyone = np.random.default_rng(1), np.arange(20)
-    store.create()
-    store.write(everyone, rows_of(store, 20, chance), store.read(everyone))
-    notes = store.saving(7)
-    before = store.read(everyone)
-    write(store, chance)
-    log = store.folder / "undo-0000000007"
-    first = log.stat().st_size
-    after = store.read(everyone)
-    write(store, chance)
-    [_, (ids, rows)] = records(log, store.layout.stride)
-    store.file.write(np.sort(ids), rows[np.argsort(ids)])  # as if the second had only been logged
-    np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
-    store.close()
-    data = log.read_bytes()
-    tail = len(data) - first
-    end = first + HEAD.size + (4 + store.layout.stride) * len(ids)
-    cuts = (first + 1, first + HEAD.size, end - 1, end, len(data) - 1, first)
-    for torn in (data[:first] + bytes(tail), *(data[:cut] for cut in cuts)):
-        log.write_bytes(torn)
-        assert store.flaw(notes) is None
-        assert len([*records(log, store.layout.stride)]) == 1
-    store.back_to(7)
-    np.testing.assert_array_equal(store.read(everyone), before)
-    flipped = lambda byte: data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :]
-    for begin in (0, first):  # the last one too: it is all there, so its rows were overwritten
-        for byte in (3, 9, HEAD.size - 1, HEAD.size + 2, HEAD.size + 4 * len(ids) + 2):
-            log.write_bytes(flipped(begin + byte))
-            assert store.flaw(notes) == f"{log} is damaged at byte {begin}"
-    log.write_bytes(data[: first + HEAD.size] + bytes(tail - HEAD.size))
-    assert store.flaw(notes) == f"{log} is damaged at byte {first}"
-
-
-def test_a_flipped_bit_in_a_row_is_found(store):
-    chance = np.random.default_rng(2)
-    store.create()
-    store.write(np.arange(20), rows_of(store, 20, chance), store.read(np.arange(20)))
-    path = store.folder / "rows"
-    data = bytearray(path.read_bytes())
-    data[5 * store.layout.stride + 3] ^= 4
-    path.write_bytes(data)
-    store.read(np.array([4, 6]))
-    with pytest.raises(CheckpointError, match="the row of task 5 has another checksum"):
-        store.read(np.array([4, 5, 6]))
-
-
-def test_another_store_is_refused_and_both_are_named(store, tmp_path):
-    store.create()
-    notes = store.saving(0)
-    other = lambda n, rows, owner=tmp_path: RowsOnDisk(store.folder, owner, n, layout_of(rows))
-    half = ROWS | {"u": ROWS["u"].astype(np.float16)}
-    wide = ROWS | {"u": np.zeros((20, 4), np.float32)}
-    was = r"\['u'\] float32\[3\], \['visits'\] int32\[\]"
-    assert other(20, ROWS).flaw(notes) is None
-    for rows, said in ((half, r"float16\[3\]"), (wide, r"float32\[4\]")):
-        assert other(20, rows).flaw(notes).startswith(f"{store.folder} holds rows of ")
-        with pytest.raises(CheckpointError, match=rf"holds rows of {was}; here they are .*{said}"):
-            other(20, rows).forget([3])
-    assert other(30, ROWS).flaw(notes) == f"{store.folder} holds 20 tasks; here there are 30"
-    assert "of another run" in store.flaw({"rows": ["0123", 0]})
-    with pytest.raises(ConfigError, match=f"holds the memories of {tmp_path}: give another fold"):
-        other(20, ROWS, tmp_path / "other").create()
-    (store.folder / "rows").write_bytes(b"short")
-    assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
-    (store.folder / "about.json").unlink()
-    assert store.flaw(notes) == f"{store.folder} holds no memories (about.json)"
-    with pytest.raises(ConfigError, match="holds other files"):
-        store.create()
 
 
 # Children that go on where the one before was killed (in the middle of a write to the log, of one
@@ -280,6 +167,7 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
         main()
     assert "1 forgotten" in capsys.readouterr().out
     assert not any(held(row) for row in (mine, *old))
+    assert {path.stat().st_mode & 0o777 for path in store.folder.glob("undo-*")} == {0o600}
     store.back_to(60)
     after = store.read(np.arange(40))
     store.close()
@@ -291,7 +179,8 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
 
 
 def _all(store, step):
-    return [*records(store.folder / f"undo-{step:010d}", store.layout.stride)]
+    [log] = store.folder.glob(f"undo-{step:010d}-*")
+    return [*records(log, store.layout.stride)]
 
 
 def test_refused(tmp_path):
