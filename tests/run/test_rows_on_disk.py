@@ -1,7 +1,9 @@
 """Memories on disk: the same bytes as in RAM, also after a kill at any moment; what is refused."""
 
+import json
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -10,8 +12,9 @@ import numpy as np
 import pytest
 
 from moml.cli import main
-from moml.errors import ConfigError
+from moml.errors import CheckpointError, ConfigError
 from moml.run import disk, runs
+from moml.run.checkpoint import Checkpoints
 from moml.run.config import check
 from moml.run.disk_job import job_of
 from moml.run.folder import Lock
@@ -144,6 +147,32 @@ def test_killed_at_any_moment_it_ends_with_the_bytes_of_a_run_in_ram(tmp_path):
     store.close()
     assert leaves[0].dtype == np.uint16 and all(map(np.any, leaves))
     same(leaves, [np.asarray(leaf) for leaf in jax.tree.leaves(rows)])
+
+
+def test_the_log_to_go_on_from_stays_until_a_new_checkpoint_is_there(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    config = config_of("moml-v2, two batches", memory="disk", save_seconds=0.0, keep=1)
+    config = replace(config, iterations=45)
+    save, score = Checkpoints.save, iter([3.0, 1.0, 2.0, 2.0])
+
+    def saved(self, step, state, info, _):
+        save(self, step, state, info, next(score))  # that of step 30 is the best, and so kept
+        self.wait()
+
+    def fail(*_):
+        raise CheckpointError("no space left")
+
+    monkeypatch.setattr(Checkpoints, "save", saved)
+    runs.train(config, run)
+    at = sorted((run / "checkpoints").iterdir())
+    assert [path.name[-2:] for path in at] == ["30", "45"]
+    (at[1] / "info.json").write_text("")
+    monkeypatch.setattr(Checkpoints, "_write", fail)
+    with pytest.raises(CheckpointError, match="no space left"):
+        runs.resume(run)
+    notes = json.loads((at[0] / "info.json").read_text())["info"]
+    with closing(job_of(record_of(run)[1], run).disk.store) as store:
+        assert store.flaw(notes) is None
 
 
 def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):

@@ -176,7 +176,7 @@ class RowsOnDisk:
             self.file.sync()
         self._begin_log(step, token)
         with _told(self.folder, "write"):
-            self._drop([each for each in self._logs() if kept and each[0] < min(kept)])
+            self._drop([each for each in self._logs() if kept and each[0] < min(*kept, step)])
         return {"rows": [self._id, step, token]}
 
     def _drop(self, logs: Iterable[tuple[int, str]]) -> None:
