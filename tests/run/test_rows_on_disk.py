@@ -13,15 +13,18 @@ import pytest
 
 from moml.cli import main
 from moml.errors import CheckpointError, ConfigError
+from moml.report import page_scores
 from moml.run import disk, runs
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import check
 from moml.run.disk_job import job_of
 from moml.run.folder import Lock
 from moml.run.forget import forget
+from moml.run.job import plan_of, sizes_of
 from moml.run.record import record_of
 from moml.run.starts import STARTS
 from moml.run.sweeps import sweep_run
+from moml.run.train import Learner, hyper_of
 from moml.run.undo import records
 from tests.run.processes import environment
 
@@ -173,6 +176,15 @@ def test_the_log_to_go_on_from_stays_until_a_new_checkpoint_is_there(tmp_path, m
     notes = json.loads((at[0] / "info.json").read_text())["info"]
     with closing(job_of(record_of(run)[1], run).disk.store) as store:
         assert store.flaw(notes) is None
+
+
+def test_the_page_of_a_run_has_nothing_of_rows_that_are_on_disk(tmp_path):
+    config = config_of("moml-v2, two batches", memory="disk")
+    plan = plan_of(config)
+    state = job_of(config, tmp_path, plan).first()
+    hyper = hyper_of(plan.method, state.meta, sizes_of(config))
+    learner = Learner(plan.method, state.meta, hyper, state, np.zeros(1), 0)
+    assert page_scores._tracked(config, plan, learner) is None
 
 
 def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
