@@ -229,6 +229,11 @@ def test_refused(tmp_path):
         check(replace(SINE, method="maml", memory="disk"))
     with pytest.raises(ConfigError, match="memory = disk: direct moves every memory"):
         check(replace(SINE, method="moml-v2", direct=True, memory="disk"))
+    for method in ("scgd", "nasa"):
+        said = f"memory = disk: {method} visits all 40 tasks at every step, .*; allowed: memory = r"
+        with pytest.raises(ConfigError, match=said):
+            check(replace(SINE, method=method, memory="disk"))
+        check(replace(SINE, method=method))
     with pytest.raises(ConfigError, match="memory must be one of ram, disk; given 'cloud'"):
         check(replace(SINE, memory="cloud"))
     with pytest.raises(ConfigError, match="memory_dir is for memory = disk; given memory = ram"):

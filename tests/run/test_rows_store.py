@@ -1,5 +1,6 @@
 """The store of memories on disk: back to a checkpoint, torn and damaged files, other runs."""
 
+import os
 from contextlib import closing
 
 import numpy as np
@@ -103,6 +104,18 @@ def test_a_flipped_bit_in_a_row_is_found(store):
     store.read(np.array([4, 6]))
     with pytest.raises(CheckpointError, match="the row of task 5 has another checksum"):
         store.read(np.array([4, 5, 6]))
+
+
+def test_rows_are_read_to_the_end_however_few_bytes_come_at_once(store, monkeypatch):
+    store.create()
+    store.write(EVERYONE, rows_of(store, 20, np.random.default_rng(5)), store.read(EVERYONE))
+    rows, preadv = store.read(EVERYONE), os.preadv
+    few = lambda handle, parts, place: preadv(handle, [parts[0][:50]], place)
+    monkeypatch.setattr(os, "preadv", few)
+    np.testing.assert_array_equal(store.read(EVERYONE), rows)
+    os.truncate(store.folder / "rows", 100)
+    with pytest.raises(CheckpointError, match="rows ends among the rows from task 3 on"):
+        store.read(np.array([1, 3, 4, 5]))
 
 
 def test_another_store_is_refused_and_both_are_named(store, tmp_path):
