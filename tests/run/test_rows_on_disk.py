@@ -1,11 +1,13 @@
 """Memories on disk: the same bytes as in RAM, also after a kill at any moment; what is refused."""
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -222,6 +224,25 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
 def _all(store, step):
     [log] = store.folder.glob(f"undo-{step:010d}-*")
     return [*records(log, store.layout.stride)]
+
+
+def test_a_run_whose_memories_have_no_place_does_not_begin(tmp_path, monkeypatch):
+    run, there = tmp_path / "run", tmp_path / "there"
+    config = config_of("moml, eager", memory="disk", memory_dir=str(there))
+    there.mkdir()
+    (there / "rows").write_text("mine")
+    with pytest.raises(ConfigError, match=f"{there} holds other files: give another folder"):
+        runs.train(config, run)
+    (there / "rows").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=9))
+        with pytest.raises(ConfigError, match=f"no space for the memories in {there}: 0.0 GB"):
+            runs.train(config, run)
+    with closing(job_of(config, run).disk.store) as store:
+        store.create()  # of a run that had this name, and another now
+    with pytest.raises(ConfigError, match=f"{there} holds the memories of {run}: give another"):
+        runs.train(config, run)
+    assert [path.name for path in run.iterdir()] == ["lock"]
 
 
 def test_refused(tmp_path):

@@ -222,8 +222,8 @@ def _check_disk(config: Config, chosen: Method) -> None:
         raise ConfigError("memory = disk: direct moves every memory at every step; leave it out")
     if RECIPES[config.method].build is v1_all_tasks:
         raise ConfigError(
-            f"memory = disk: {config.method} visits all {config.problem.n} tasks at every step, with "
-            "their memories in RAM then; allowed: memory = ram, or a method that visits fewer"
+            f"memory = disk: {config.method} visits all {config.problem.n} tasks at every step, "
+            "with all memories in RAM then; allowed: memory = ram, or a method that visits fewer"
         )
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from moml.errors import CheckpointError, ConfigError
-from moml.run.files import write_text
+from moml.run.files import writable_folder, write_text
 from moml.run.folder import Lock
 from moml.run.manifest import sync_folder
 from moml.run.rows_file import Layout, RowsFile
@@ -69,32 +69,48 @@ class RowsOnDisk:
         self._hold()
         return self._about()
 
+    def check_new(self) -> None:
+        """Before a run begins, refuse a folder that its rows cannot go to; no file is changed."""
+        with _told(self.folder, "make"):
+            self._check(new=True)
+
     def create(self) -> None:
         """All rows anew, as zeros: before the first visit."""
         with _told(self.folder, "make"):
             self._hold()
-            if (self.folder / "about.json").exists():
-                self._refuse_others()
-            elif (self.folder / "rows").exists():
-                raise ConfigError(f"{self.folder} holds other files: give another folder")
-            for path in (*(self._log(*each) for each in self._logs()), self.folder / "rows"):
-                path.unlink(missing_ok=True)
-            _check_room(self.folder, self.n * self.layout.stride)
+            self._check()
             self._id = secrets.token_hex(8)
             self._tell()
+            for each in self._logs():
+                self._log(*each).unlink()
             self._file = RowsFile.create(self.folder / "rows", self.n, self.layout.stride)
             self._file.sync()
             sync_folder(self.folder)
+
+    def _check(self, *, new: bool = False) -> None:
+        """Refuse a folder with rows of others (a new run has none of its own), or without room."""
+        rows = self.folder / "rows"
+        if (self.folder / "about.json").exists():
+            run = self._about()["run"]
+            if not self._inside and (new or run != str(self.owner)):
+                raise ConfigError(
+                    f"{self.folder} holds the memories of {run}: give another folder, or remove it"
+                )
+        elif rows.exists():
+            raise ConfigError(f"{self.folder} holds other files: give another folder")
+        writable_folder(self.folder)
+        have = rows.stat().st_size if rows.exists() else 0
+        _check_room(self.folder, self.n * self.layout.stride - have)
+
+    @property
+    def _inside(self) -> bool:
+        """Whether the rows are in the run's own folder."""
+        return self.folder.resolve().is_relative_to(self.owner)
 
     def _tell(self) -> None:
         about: dict[str, Any] = {"format": FORMAT, "id": self._id, "run": str(self.owner)}
         about |= {"tasks": self.n, "row": self.layout.names}
         write_text(json.dumps(about, indent=1) + "\n", self.folder / "about.json")
-
-    def _refuse_others(self) -> None:
-        run = self._about()["run"]
-        if run != str(self.owner) and not self.folder.resolve().is_relative_to(self.owner):
-            raise ConfigError(f"{self.folder} holds the memories of {run}: give another folder")
 
     def _about(self) -> dict[str, Any]:
         try:
@@ -161,7 +177,7 @@ class RowsOnDisk:
 
     def _take_over(self, run: str) -> None:
         """The rows are those of a run that has another name now, or was copied."""
-        if not self.folder.resolve().is_relative_to(self.owner):
+        if not self._inside:
             words = "the memories in %s were those of %s; now %s goes on with them"
             log.warning(words, self.folder, run, self.owner)
         self._tell()
