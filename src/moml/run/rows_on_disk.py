@@ -53,7 +53,8 @@ class RowsOnDisk:
 
     def _logs(self) -> list[tuple[int, str]]:
         """The logs by step and token, in order."""
-        names = (path.name.split("-") for path in self.folder.glob("undo-[0-9]*-*"))
+        found = self.folder.glob(f"undo-{'[0-9]' * 10}-*")
+        names = (path.name.split("-", 2) for path in found)
         return sorted((int(step), token) for _, step, token in names)
 
     def _log(self, step: int, token: str) -> Path:
