@@ -41,8 +41,10 @@ def test_bits_that_bfloat16_has_are_kept_and_the_others_are_right_on_average():
     gap = 2.0 ** (np.floor(np.log2(np.abs(x))) - 7)  # between neighbours in bfloat16
     assert (np.abs(y - np.asarray(x)) < gap).all()
     assert np.abs((y.mean(axis=0) - np.asarray(x)) / gap).max() < 5 * 0.5 / np.sqrt(4000)
-    odd = jnp.asarray([np.inf, -np.inf, np.nan, 0.0], F)
-    kept = widened(rounded(odd, jnp.full(4, 2**32 - 1, jnp.uint32)))
+    low = np.array([0x7F800001, 0xFF80FFFF], np.uint32).view(np.float32)  # NaN by low bits alone
+    odd = jnp.asarray([np.inf, -np.inf, np.nan, 0.0, *low], F)
+    assert np.isnan(odd[-2:]).all()
+    kept = widened(rounded(odd, jnp.full(6, 2**32 - 1, jnp.uint32)))
     np.testing.assert_array_equal(kept, odd)
 
 

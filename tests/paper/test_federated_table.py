@@ -373,6 +373,14 @@ def test_the_strict_command_chooses_its_step_size(monkeypatch, tmp_path, images)
     assert {"accuracy_unseen", "worst_decile_unseen"} <= set(rows)
 
 
+@pytest.mark.parametrize(("words", "name"), [([], ""), (["--split", 3], "-split-3")])
+def test_another_split_has_a_folder_of_its_own(monkeypatch, tmp_path, words, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        run_cli(monkeypatch, *words, "--data-dir", tmp_path / "none")
+    assert [path.name for path in tmp_path.iterdir()] == [f"reproduce-federated{name}"]
+
+
 def test_every_method_is_given_as_many_settings():
     counts = {name: math.prod(map(len, grid.values())) for name, grid in GRIDS.items()}
     assert counts.pop("untrained") == 4 and set(counts.values()) == {6}

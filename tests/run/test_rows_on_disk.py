@@ -1,9 +1,13 @@
 """Memories on disk: the same bytes as in RAM, also after a kill at any moment; what is refused."""
 
+import json
+import shutil
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -11,17 +15,19 @@ import pytest
 
 from moml.cli import main
 from moml.errors import CheckpointError, ConfigError
+from moml.report import page_scores
 from moml.run import disk, runs
+from moml.run.checkpoint import Checkpoints
 from moml.run.config import check
 from moml.run.disk_job import job_of
 from moml.run.folder import Lock
 from moml.run.forget import forget
+from moml.run.job import plan_of, sizes_of
 from moml.run.record import record_of
-from moml.run.rows_file import layout_of
-from moml.run.rows_on_disk import RowsOnDisk
 from moml.run.starts import STARTS
 from moml.run.sweeps import sweep_run
-from moml.run.undo import HEAD, records
+from moml.run.train import Learner, hyper_of
+from moml.run.undo import records
 from tests.run.processes import environment
 
 SINE = replace(STARTS["sine"], iterations=60, log_every=15, score_every=0, test_tasks=2)
@@ -31,7 +37,6 @@ METHODS = {
     "moml-v2, two batches": {"two_batches": True},
     "localmoml, carried": {"carried": True, "dropout": 0.3, "local_steps": 2},
 }
-ROWS = {"u": np.zeros((20, 3), np.float32), "visits": np.zeros(20, np.int32)}
 
 
 def config_of(name, **more):
@@ -75,111 +80,6 @@ def test_on_disk_and_in_ram_every_byte_is_the_same(tmp_path, monkeypatch, name):
     leaves = job.disk.store.layout.unpack(rows, 40)
     assert all(np.any(leaf) for leaf in leaves)
     same(leaves, [np.asarray(leaf) for leaf in jax.tree.leaves(wanted)], apart)
-
-
-@pytest.fixture
-def store(tmp_path):
-    made = RowsOnDisk(tmp_path / "memory", tmp_path, 20, layout_of(ROWS))
-    yield made
-    made.close()
-
-
-def write(store, chance):
-    """New rows of some tasks."""
-    ids = np.sort(chance.choice(20, 6, replace=False))
-    store.write(ids, rows_of(store, 6, chance), store.read(ids))
-
-
-def rows_of(store, count, chance):
-    leaves = [chance.integers(1, 9, (count, 3)).astype(np.float32), np.ones(count, np.int32)]
-    return store.layout.pack(leaves, slice(None))
-
-
-def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
-    chance, everyone = np.random.default_rng(0), np.arange(20)
-    store.create()
-    at, notes = {}, {}
-    for step in range(5):
-        write(store, chance)
-        notes[step] = store.saving(step, list(at)[-2:])
-        at[step] = store.read(everyone)
-        write(store, chance)
-        write(store, chance)
-    assert store.steps() == [2, 3, 4]
-    assert "cannot go back so far" in store.flaw(notes[1])
-    for step in (4, 3, 2):
-        assert store.flaw(notes[step]) is None
-        store.close()
-        store.back_to(step)
-        np.testing.assert_array_equal(store.read(everyone), at[step])
-        assert store.steps() == [*range(2, step + 1)]
-    assert "cannot go back so far" in store.flaw(notes[3])  # it is no more: the run went on from 2
-
-
-def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
-    chance, everyone = np.random.default_rng(1), np.arange(20)
-    store.create()
-    write(store, chance)
-    notes = store.saving(7)
-    before = store.read(everyone)
-    write(store, chance)
-    log = store.folder / "undo-0000000007"
-    first = log.stat().st_size
-    after = store.read(everyone)
-    write(store, chance)
-    [_, (ids, rows)] = records(log, store.layout.stride)
-    store.file.write(np.sort(ids), rows[np.argsort(ids)])  # as if the second had only been logged
-    np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
-    store.close()
-    data = log.read_bytes()
-    zeros = data[: first + HEAD.size] + bytes(len(data) - first - HEAD.size)
-    end = first + HEAD.size + 4 * len(ids) + store.layout.stride * int(rows.any(axis=1).sum())
-    for torn in (first + 1, first + HEAD.size, end - 1, zeros, first):
-        log.write_bytes(data[:torn] if isinstance(torn, int) else torn)
-        assert store.flaw(notes) is None
-        assert len([*records(log, store.layout.stride)]) == 1
-    store.back_to(7)
-    np.testing.assert_array_equal(store.read(everyone), before)
-    for byte in (3, HEAD.size + 2, HEAD.size + 4 * 6 + 2):
-        log.write_bytes(data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :])
-        assert store.flaw(notes) == f"{log} is damaged at byte 0"
-
-
-def test_a_flipped_bit_in_a_row_is_found(store):
-    chance = np.random.default_rng(2)
-    store.create()
-    store.write(np.arange(20), rows_of(store, 20, chance), store.read(np.arange(20)))
-    path = store.folder / "rows"
-    data = bytearray(path.read_bytes())
-    data[5 * store.layout.stride + 3] ^= 4
-    path.write_bytes(data)
-    store.read(np.array([4, 6]))
-    with pytest.raises(CheckpointError, match="the row of task 5 has another checksum"):
-        store.read(np.array([4, 5, 6]))
-
-
-def test_another_store_is_refused_and_both_are_named(store, tmp_path):
-    store.create()
-    notes = store.saving(0)
-    other = lambda n, rows, owner=tmp_path: RowsOnDisk(store.folder, owner, n, layout_of(rows))
-    half = ROWS | {"u": ROWS["u"].astype(np.float16)}
-    wide = ROWS | {"u": np.zeros((20, 4), np.float32)}
-    was = r"\['u'\] float32\[3\], \['visits'\] int32\[\]"
-    assert other(20, ROWS).flaw(notes) is None
-    for rows, said in ((half, r"float16\[3\]"), (wide, r"float32\[4\]")):
-        assert other(20, rows).flaw(notes).startswith(f"{store.folder} holds rows of ")
-        with pytest.raises(CheckpointError, match=rf"holds rows of {was}; here they are .*{said}"):
-            other(20, rows).forget([3])
-    assert other(30, ROWS).flaw(notes) == f"{store.folder} holds 20 tasks; here there are 30"
-    assert "of another run" in store.flaw({"rows": ["0123", 0]})
-    with pytest.raises(ConfigError, match=f"holds the memories of {tmp_path}: give another fold"):
-        other(20, ROWS, tmp_path / "other").create()
-    (store.folder / "rows").write_bytes(b"short")
-    assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
-    (store.folder / "about.json").unlink()
-    assert store.flaw(notes) == f"{store.folder} holds no memories (about.json)"
-    with pytest.raises(ConfigError, match="holds other files"):
-        store.create()
 
 
 # Children that go on where the one before was killed (in the middle of a write to the log, of one
@@ -254,6 +154,41 @@ def test_killed_at_any_moment_it_ends_with_the_bytes_of_a_run_in_ram(tmp_path):
     same(leaves, [np.asarray(leaf) for leaf in jax.tree.leaves(rows)])
 
 
+def test_the_log_to_go_on_from_stays_until_a_new_checkpoint_is_there(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    config = config_of("moml-v2, two batches", memory="disk", save_seconds=0.0, keep=1)
+    config = replace(config, iterations=45)
+    save, score = Checkpoints.save, iter([3.0, 1.0, 2.0, 2.0])
+
+    def saved(self, step, state, info, _):
+        save(self, step, state, info, next(score))  # that of step 30 is the best, and so kept
+        self.wait()
+
+    def fail(*_):
+        raise CheckpointError("no space left")
+
+    monkeypatch.setattr(Checkpoints, "save", saved)
+    runs.train(config, run)
+    at = sorted((run / "checkpoints").iterdir())
+    assert [path.name[-2:] for path in at] == ["30", "45"]
+    (at[1] / "info.json").write_text("")
+    monkeypatch.setattr(Checkpoints, "_write", fail)
+    with pytest.raises(CheckpointError, match="no space left"):
+        runs.resume(run)
+    notes = json.loads((at[0] / "info.json").read_text())["info"]
+    with closing(job_of(record_of(run)[1], run).disk.store) as store:
+        assert store.flaw(notes) is None
+
+
+def test_the_page_of_a_run_has_nothing_of_rows_that_are_on_disk(tmp_path):
+    config = config_of("moml-v2, two batches", memory="disk")
+    plan = plan_of(config)
+    state = job_of(config, tmp_path, plan).first()
+    hyper = hyper_of(plan.method, state.meta, sizes_of(config))
+    learner = Learner(plan.method, state.meta, hyper, state, np.zeros(1), 0)
+    assert page_scores._tracked(config, plan, learner) is None
+
+
 def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
     config = config_of("moml, eager", memory="disk", save_seconds=0.0)
     run = tmp_path / "run"
@@ -275,6 +210,7 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
         main()
     assert "1 forgotten" in capsys.readouterr().out
     assert not any(held(row) for row in (mine, *old))
+    assert {path.stat().st_mode & 0o777 for path in store.folder.glob("undo-*")} == {0o600}
     store.back_to(60)
     after = store.read(np.arange(40))
     store.close()
@@ -286,7 +222,27 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
 
 
 def _all(store, step):
-    return [*records(store.folder / f"undo-{step:010d}", store.layout.stride)]
+    [log] = store.folder.glob(f"undo-{step:010d}-*")
+    return [*records(log, store.layout.stride)]
+
+
+def test_a_run_whose_memories_have_no_place_does_not_begin(tmp_path, monkeypatch):
+    run, there = tmp_path / "run", tmp_path / "there"
+    config = config_of("moml, eager", memory="disk", memory_dir=str(there))
+    there.mkdir()
+    (there / "rows").write_text("mine")
+    with pytest.raises(ConfigError, match=f"{there} holds other files: give another folder"):
+        runs.train(config, run)
+    (there / "rows").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=9))
+        with pytest.raises(ConfigError, match=f"no space for the memories in {there}: 0.0 GB"):
+            runs.train(config, run)
+    with closing(job_of(config, run).disk.store) as store:
+        store.create()  # of a run that had this name, and another now
+    with pytest.raises(ConfigError, match=f"{there} holds the memories of {run}: give another"):
+        runs.train(config, run)
+    assert [path.name for path in run.iterdir()] == ["lock"]
 
 
 def test_refused(tmp_path):
@@ -294,6 +250,11 @@ def test_refused(tmp_path):
         check(replace(SINE, method="maml", memory="disk"))
     with pytest.raises(ConfigError, match="memory = disk: direct moves every memory"):
         check(replace(SINE, method="moml-v2", direct=True, memory="disk"))
+    for method in ("scgd", "nasa"):
+        said = f"memory = disk: {method} visits all 40 tasks at every step, .*; allowed: memory = r"
+        with pytest.raises(ConfigError, match=said):
+            check(replace(SINE, method=method, memory="disk"))
+        check(replace(SINE, method=method))
     with pytest.raises(ConfigError, match="memory must be one of ram, disk; given 'cloud'"):
         check(replace(SINE, memory="cloud"))
     with pytest.raises(ConfigError, match="memory_dir is for memory = disk; given memory = ram"):

@@ -30,7 +30,8 @@ def widened(bits: UInt[Array, "*n"]) -> Float[Array, "*n"]:
 def rounded(x: Float[Array, "*n"], chance: UInt[Array, "*n"]) -> UInt[Array, "*n"]:
     """float32 to bfloat16 bits: up with a probability of what is cut off, by 16 bits of chance."""
     bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
-    return (jnp.where(jnp.isfinite(x), bits + (chance >> 16), bits) >> 16).astype(jnp.uint16)
+    odd = bits | (jnp.isnan(x).astype(jnp.uint32) << 22)  # with low bits alone it would be inf
+    return (jnp.where(jnp.isfinite(x), bits + (chance >> 16), odd) >> 16).astype(jnp.uint16)
 
 
 def mixed(x: UInt[Array, "*n"]) -> UInt[Array, "*n"]:

@@ -34,8 +34,9 @@ class Federated:
     """Trained side by side."""
     rows: list[Path] | None = None
     """Files of rows made earlier: print their tables, train nothing."""
-    out: Path = Path("reproduce-federated")
-    """Folder for pictures and rows."""
+    out: Path | None = None
+    """Folder for pictures and rows; by default reproduce-federated, and with its number where it is
+    another split than 7."""
     json: Path | None = None
     """File for the rows; by default rows.json in the folder."""
     data_dir: Path | None = None
@@ -115,6 +116,11 @@ def tables(files: list[Path]) -> None:
         print_federated(in_order([row for row in rows if key(row) == place]))
 
 
+def own_folder(split: int) -> Path:
+    """Where the results of a split go by default."""
+    return Path("reproduce-federated" + (f"-split-{split}" if split != Federated.split else ""))
+
+
 def federated(command: Federated) -> None:
     """Train and test every cell; rows are on disk after each of them."""
     if command.rows is not None:
@@ -144,7 +150,7 @@ def federated(command: Federated) -> None:
         (data, name): cells_of(name, data, *axes)
         for data, name in itertools.product(command.dataset, command.protocol)
     }
-    folder, rows_file = places(command.out, command.json)
+    folder, rows_file = places(command.out or own_folder(command.split), command.json)
     rows: list[dict[str, Any]] = []
     for data in dict.fromkeys(command.dataset):
         images = images_of(data, command.data_dir)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from moml.algorithms.diagnostics import samples_of, tracking_error
+from moml.algorithms.memory import parted
 from moml.errors import MomlError
 from moml.models import mlp
 from moml.report.client_tables import NAMES
@@ -190,7 +191,8 @@ def _fits(config: Config, plan: Plan, learner: Learner, found: Sequence[Level]) 
 def _tracked(config: Config, plan: Plan, learner: Learner) -> Tracked | None:
     """How far each task's memory is from where the model adapts to, beside how far w is."""
     store, tasks, method = getattr(learner.state, "memory", ()), plan.built.tasks, plan.method
-    if not jax.tree.leaves(store) or tasks.n is None or config.method == OWN:
+    rows = jax.tree.leaves(parted(store)[1])  # those on disk are in no checkpoint
+    if not rows or tasks.n is None or config.method == OWN:
         return None
     exact = tasks.full is not None
     size = DRAWN_IMAGES if tasks.ways > 1 else DRAWN

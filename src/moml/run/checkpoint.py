@@ -78,6 +78,10 @@ class Checkpoints:
         names = (path.name for path in self.folder.glob("[0-9]*"))
         return sorted(int(name) for name in names if name.isdecimal() and len(name) == 10)
 
+    def good(self) -> list[int]:
+        """The same without those that `load` passed over."""
+        return [step for step in self.steps() if step not in self._bad]
+
     def path(self, step: int) -> Path:
         """The folder of a step's checkpoint."""
         return self.folder / f"{step:010d}"
@@ -240,7 +244,7 @@ class Checkpoints:
 
     def _retire(self, newest: int) -> None:
         """Delete what is neither new nor the best, and what was bad."""
-        good = [step for step in self.steps() if step not in self._bad]
+        good = self.good()
         kept = {newest, *good[-self.keep :]}
         scores = [(score, -step) for step in good if (score := self._score(step)) is not None]
         if scores:

@@ -12,6 +12,7 @@ import optax
 from moml.algorithms.adapt import named
 from moml.algorithms.options import Options
 from moml.algorithms.recipes import RECIPES, Method, method
+from moml.algorithms.single import v1_all_tasks
 from moml.errors import ConfigError, check_count
 from moml.run.problems import (
     PROBLEMS,
@@ -213,13 +214,18 @@ def check(config: Config) -> Config:
 
 
 def _check_disk(config: Config, chosen: Method) -> None:
-    """Refuse memories on disk where there are none, or where every step moves all of them."""
+    """Refuse memories on disk where there are none, or where every step needs all of them."""
     if config.problem.n is None or not jax.tree.leaves(
         jax.eval_shape(chosen.memory.init, np.zeros((), np.float32))
     ):
         raise ConfigError(f"memory = disk: {config.method} keeps nothing of single tasks here")
     if config.direct:
         raise ConfigError("memory = disk: direct moves every memory at every step; leave it out")
+    if RECIPES[config.method].build is v1_all_tasks:
+        raise ConfigError(
+            f"memory = disk: {config.method} visits all {config.problem.n} tasks at every step, "
+            "with all memories in RAM then; allowed: memory = ram, or a method that visits fewer"
+        )
 
 
 def classifies(problem: Problem) -> bool:

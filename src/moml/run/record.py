@@ -28,10 +28,16 @@ def write_record(folder: Path, config: Config, extra: Record) -> None:
     write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
 
 
-def begin(folder: Path, config: Config, extra: Record) -> None:
-    """Make a folder a run's; refused where it is one already. For the holder of its lock."""
+def begin(
+    folder: Path, config: Config, extra: Record, ready: Callable[[], None] = lambda: None
+) -> None:
+    """Make a folder a run's; refused where it is one already. For the holder of its lock.
+
+    `ready` is called before anything is written.
+    """
     if (folder / "run.json").exists():
         raise ConfigError(f"{folder} holds a run already; go on with: moml resume {folder}")
+    ready()
     write_record(folder, config, extra)
 
 

@@ -144,8 +144,8 @@ class RowsFile:
         flat = rows.reshape(-1).data
         for first, start, end in runs:
             part = flat[start * self.stride : end * self.stride]
-            if os.preadv(self._handle, [part], first * self.stride) != len(part):
-                raise CheckpointError(f"{self.path} ends before the row of task {first}")
+            if not read_all(self._handle, part, first * self.stride):
+                raise CheckpointError(f"{self.path} ends among the rows from task {first} on")
         if len(bad := broken(rows)):
             raise CheckpointError(
                 f"{self.path} is damaged: the row of task {ids[bad[0]]} has another checksum"
@@ -182,3 +182,10 @@ def write_all(handle: int, data: Any, place: int) -> None:
     """`pwrite`, until all is written; where there is no more room it raises."""
     while (done := os.pwrite(handle, data, place)) < len(data):
         data, place = data[done:], place + done
+
+
+def read_all(handle: int, data: Any, place: int) -> bool:
+    """`preadv`, until all is read (2 GiB come at once, at most); False where the file ends."""
+    while data and (done := os.preadv(handle, [data], place)):
+        data, place = data[done:], place + done
+    return not data

@@ -82,7 +82,8 @@ def train(
 
         def claim() -> None:
             open_.enter_context(Lock(writable_folder(folder)))
-            begin(folder, config, {} if source is None else {"from": str(source)})
+            ready = job.disk.store.check_new if job.disk else nothing
+            begin(folder, config, {} if source is None else {"from": str(source)}, ready)
 
         team.together("begin", claim if team.leads else nothing)
         if source is not None:

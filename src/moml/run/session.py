@@ -193,7 +193,7 @@ def go_on(
                 if last or halt or due:
                     info = {"metrics": metrics.sync()._asdict()} | about if metrics else {}
                     if disk:
-                        info |= disk.saving(done, kept.steps()[-config.keep :])
+                        info |= disk.saving(done, kept.good()[-config.keep :])
                     best = job.score(carry) if score is None else score
                     whole = carry if job.place is None else job.place.saved(carry)
                     kept.save(done, whole, info, _least(-best if job.higher else best))

@@ -3,6 +3,10 @@
 A log is a file of records: a header with the counts and checksums, ids, old rows. A row of zeros,
 as all are before the first visit, is told by its id alone. A record is on the disk before the
 first of its rows is overwritten; so one that is torn, the last, has nothing to take back.
+
+A record is torn where the file ends inside it, as a log only grows by appending; any other that
+does not fit its checksums is damaged. After a power loss, on a file system that lengthens a file
+before its data is there, a torn one may look damaged: the log is refused then, rather than wrong.
 """
 
 import errno
@@ -89,42 +93,41 @@ def records(path: Path, stride: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         at, size = 0, os.fstat(file.fileno()).st_size
         while at < size:
             file.seek(at)
-            found = _record(file, size - at, stride)
-            if found is None:
-                if _more(file, at + PAGE, size):
-                    raise CheckpointError(f"{path} is damaged at byte {at}")
+            head = file.read(HEAD.size)
+            if len(head) < HEAD.size or (not any(head) and _only_zeros(file)):
                 return
+            found, end = None, at
+            if counts := _counts(head, stride):
+                count, full, _ = counts
+                end += -(-(HEAD.size + 4 * count + full * stride) // PAGE) * PAGE
+                if end > size:
+                    return
+                found = _body(file, *counts, stride)
+            if found is None:
+                raise CheckpointError(f"{path} is damaged at byte {at}")
             yield found
-            at = -(-file.tell() // PAGE) * PAGE
+            at = end
 
 
-def _record(file: BinaryIO, left: int, stride: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """The record that begins here, or None where it is not whole."""
-    counts = _head(file.read(HEAD.size))
-    if counts is None or counts[2] != stride:
-        return None
-    count, full, _, sum_ = counts
-    if HEAD.size + 4 * count + full * stride > left:
-        return None
+def _only_zeros(file: BinaryIO) -> bool:
+    """Whether nothing else comes up to the end."""
+    return not any(part.strip(b"\0") for part in iter(lambda: file.read(1 << 20), b""))
+
+
+def _counts(head: bytes, stride: int) -> tuple[int, int, int] | None:
+    """How many ids and rows a record has, and their checksum; None where this is no header."""
+    magic, count, full, width, body, own = HEAD.unpack(head)
+    good = magic == MAGIC and width == stride and crc32(head[:-4]) == own
+    return (count, full, body) if good else None
+
+
+def _body(
+    file: BinaryIO, count: int, full: int, sum_: int, stride: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The ids and rows that come here, or None where they do not fit their checksums."""
     who = file.read(4 * count)
     rows = np.zeros((count, stride), np.uint8)
     rows[:full] = np.frombuffer(file.read(full * stride), np.uint8).reshape(full, stride)
     if _sum(who, rows[:full]) != sum_ or len(broken(rows[:full])):
         return None
     return np.frombuffer(who, "<i4").astype(np.int64), rows
-
-
-def _head(data: bytes) -> tuple[int, int, int, int] | None:
-    if len(data) < HEAD.size:
-        return None
-    magic, count, full, stride, body, own = HEAD.unpack(data)
-    return (count, full, stride, body) if magic == MAGIC and crc32(data[:-4]) == own else None
-
-
-def _more(file: BinaryIO, at: int, size: int) -> bool:
-    """Whether a record begins at `at` or later: nothing comes after a torn one."""
-    for place in range(at, size, PAGE):
-        file.seek(place)
-        if _head(file.read(HEAD.size)) is not None:
-            return True
-    return False
