@@ -59,6 +59,7 @@ class NA:  # as pandas' own: a comparison with it is no truth
         (np.array(["2000-01-01", "NaT"], "datetime64[D]"), "row 1"),
         (["a", " "], "row 1"),
         (["a", NA()], "row 1"),
+        (np.ma.array([1, 2, 3], mask=[0, 1, 0]), "row 1"),
         ([], "not empty"),
         (np.zeros((2, 2)), "(2, 2)"),
         ([["a"], ["b"]], "number or a text"),

@@ -111,7 +111,9 @@ def test_labels_may_be_texts_and_of_any_number():
     for split in SPLITS[1:]:
         rows = split(y, 0)
         words = split(np.array(["b", "a", "c"])[np.tile([0, 1, 2], 20)], 0)
-        assert all(np.array_equal(one, other) for one, other in zip(rows, words, strict=True))
+        pandas = split(np.array(["b", "a", "c"], object)[np.tile([0, 1, 2], 20)], 0)
+        for mine, other, theirs in zip(rows, words, pandas, strict=True):
+            assert np.array_equal(mine, other) and np.array_equal(mine, theirs)
 
 
 def test_alpha_says_how_alike_clients_are():

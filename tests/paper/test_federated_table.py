@@ -1,6 +1,7 @@
 import json
 import math
 from dataclasses import fields
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,9 @@ from moml.paper.federated_data import drawn, half, problem_of
 from moml.paper.federated_protocols import GRIDS, PRINTED, PROTOCOLS
 from moml.paper.federated_score import reading, scorer
 from moml.paper.released_federated import bare_mlp, builder, stale_pfedme
+from moml.report import federated_figure
 from moml.run.client_scores import figures
+from moml.run.sweep import means_to_choose_by
 from moml.tasks.sampler import draw, fetch
 from moml.types import Batch, Hyper, Task, Visit
 
@@ -240,6 +243,16 @@ def test_a_tuned_choice_never_looks_at_what_is_reported():
     np.testing.assert_array_equal(pick.of(points, "seen").after, seen[1][2:4, :, 4])
 
 
+def test_where_every_setting_lost_a_seed_those_that_are_left_decide():
+    """Three settings of two seeds: the first lost one, the second both, the third one."""
+    tuning = [scored(np.repeat([[5], [99], [99], [99], [99], [7]], 2, axis=1))] * 2
+    tuning[1] = tuning[1] + 1
+    lost = np.array([False, True, True, True, True, False])
+    pick = picked([{"tuning": each} for each in tuning], lost, 2, PROTOCOLS["strict"])
+    assert pick.members.tolist() == [4, 5] and pick.points.tolist() == [1, 1]
+    assert means_to_choose_by(np.ones(2), np.ones(2, bool)) == -np.inf
+
+
 def test_the_worst_tenth_and_the_spread():
     after = np.array([[*range(20)]], float)
     found = figures(after / 2, after)
@@ -360,6 +373,47 @@ def test_the_whole_command(monkeypatch, tmp_path, images, capsys):
     assert 0 < mine["mean"] < 100
     assert "accuracy_unseen" not in rows
     assert "protocol released" in capsys.readouterr().out
+
+
+def test_rows_of_an_earlier_command_are_kept(monkeypatch, tmp_path, images, capsys):
+    monkeypatch.setattr(federated_data, "images_of", lambda name, folder: images)
+    for _ in range(3):
+        run_cli(
+            monkeypatch, "--dataset", "cifar10", "--protocol", "released", "--local-steps", 2,
+            "--clients-per-round", 4, "--methods", "untrained", "--seeds", 1, "--out", tmp_path,
+        )  # fmt: skip
+    names = {path.name for path in tmp_path.glob("*.json")}
+    assert names == {"rows.json", "rows-1.json", "rows-2.json"}
+    assert str(tmp_path / "rows-2.json") in capsys.readouterr().out
+
+
+def test_a_curve_of_one_point_is_seen(monkeypatch, problem):
+    seen = []
+    monkeypatch.setattr(federated_figure, "save", lambda figure, path: seen.append(figure) or path)
+    (cell,) = cells("released", "cifar10", [2], [4], ["fedavg"])
+    test = scores_of(problem, cell.switches, 1)
+    outcome = run_cell(cell, problem, test, seeds=1, budget=3, progress=False)
+    federated_figure.accuracy_curves([outcome], Path("curves"))
+    (line,) = seen[0].axes[0].lines
+    assert len(line.get_xdata()) == 1 and line.get_marker() == "o"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": 1}', "holds no rows"),
+        ("[]", "holds no rows"),
+        ("[1, 2]", "holds no rows"),
+        ('[{"table": "sine"}]', "only federated can be printed"),
+        ('[{"table": "federated"}]', "without 'dataset'"),
+    ],
+)
+def test_files_that_hold_no_rows_of_the_table(monkeypatch, tmp_path, capsys, text, said):
+    (tmp_path / "rows.json").write_text(text)
+    with pytest.raises(SystemExit) as stopped:
+        run_cli(monkeypatch, "--rows", tmp_path / "rows.json")
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2 and said in told and told.count("\n") == 1
 
 
 @pytest.mark.slow

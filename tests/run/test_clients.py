@@ -205,6 +205,10 @@ LINES = {
         ["--problem.classes", 11], "problem.classes must be a whole number from 1 to 10",
     ),
     "no superclasses": (["--problem.fine"], "problem.fine is for cifar100"),
+    "of another partition": (
+        ["--problem.concentration", 0.1],
+        "problem.concentration is for dirichlet; the partition is half-and-half",
+    ),
 }  # fmt: skip
 
 

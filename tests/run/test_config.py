@@ -15,7 +15,7 @@ from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError
 from moml.models.conv4 import NORMS
 from moml.run.config import OUTER, PROBLEMS, Config, changed, check, kind_of, method_options
-from moml.run.problems import Episodes, Problem, Sine, Synthetic
+from moml.run.problems import OF_PARTITION, Episodes, Problem, Sine, Synthetic
 from moml.run.starts import STARTS
 from moml.run.toml import dump, load, parse, words
 
@@ -87,6 +87,9 @@ def configs(draw):
     """
     kind = draw(st.sampled_from(list(PROBLEMS)))
     problem = draw(st.fixed_dictionaries(of_problem[kind]))
+    for name, partition in OF_PARTITION.items():
+        if kind == "clients" and problem["partition"] != partition:
+            del problem[name]
     numbers = kind == "sine" or (kind == "table" and problem["classes"] is None)
     classifies = {"protonet"} if numbers else set()
     name = draw(st.sampled_from(sorted(set(RECIPES) - classifies)))

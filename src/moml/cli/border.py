@@ -1,5 +1,6 @@
 """What the commands that make tables check before they begin."""
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,15 @@ def places(out: Path, json: Path | None) -> tuple[Path, Path]:
     pyplot()  # a missing matplotlib is said before the work, not after it
     folder = writable_folder(out)
     return folder, rows_file(json) or folder / "rows.json"
+
+
+def set_aside(rows: Path) -> None:
+    """Give the rows of an earlier command another name: hours may have gone into them."""
+    if rows.exists():
+        numbered = (rows.with_name(f"{rows.stem}-{n}{rows.suffix}") for n in count(1))
+        earlier = next(path for path in numbered if not path.exists())
+        rows.rename(earlier)
+        print(f"rows of an earlier command: {earlier}")
 
 
 def rows_file(path: Path | None) -> Path | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moml.cli.border import places, some
+from moml.cli.border import places, set_aside, some
 from moml.errors import DataError, check_count
 
 
@@ -91,6 +91,7 @@ def memory(command: Memory) -> None:
     cells("strict", data, [h], [clients], None)
     folder, rows_file = places(command.out, command.json)
     problem = problem_of(*images_of(data, command.data_dir), data, PROTOCOLS["strict"])
+    set_aside(rows_file)
     rows: list[dict[str, Any]] = []
     for k, kind in itertools.product(command.k, command.memory):
         study = paper.Study(data, k, kind, h, clients, command.rounds)
@@ -112,8 +113,11 @@ def tables(files: list[Path]) -> None:
         if row.get("table") != "federated":
             raise DataError(f"a row of table {row.get('table')!r}; only federated can be printed")
     key = lambda row: (row["dataset"], row["protocol"], split_of(row))
-    for place in dict.fromkeys(map(key, rows)):
-        print_federated(in_order([row for row in rows if key(row) == place]))
+    try:
+        for place in dict.fromkeys(map(key, rows)):
+            print_federated(in_order([row for row in rows if key(row) == place]))
+    except KeyError as error:
+        raise DataError(f"a row of table 'federated' without {error}") from error
 
 
 def own_folder(split: int) -> Path:
@@ -151,6 +155,7 @@ def federated(command: Federated) -> None:
         for data, name in itertools.product(command.dataset, command.protocol)
     }
     folder, rows_file = places(command.out or own_folder(command.split), command.json)
+    set_aside(rows_file)
     rows: list[dict[str, Any]] = []
     for data in dict.fromkeys(command.dataset):
         images = images_of(data, command.data_dir)

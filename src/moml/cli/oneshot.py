@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moml.cli.border import places, some
+from moml.cli.border import places, set_aside, some
 from moml.errors import ConfigError, check_count
 
 
@@ -77,6 +77,7 @@ def oneshot(command: Oneshot) -> None:
             oneshot_tasks.look_of(made[0].images)
             todo.setdefault((data, made[0].images, split), []).extend(made)
     folder, rows_file = places(command.out, command.json)
+    set_aside(rows_file)
     rows: list[dict[str, Any]] = []
     for (data, images, split), cells in todo.items():
         setting, (side, look) = oneshot_tasks.SETTINGS[data], oneshot_tasks.look_of(images)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from moml.cli import federated, oneshot
-from moml.cli.border import places, some
+from moml.cli.border import places, set_aside, some
 from moml.errors import ConfigError, check_count
 
 
@@ -135,6 +135,7 @@ def sine(command: Sine) -> None:
         cell for name in command.protocol for cell in table.cells(name, command.k, command.methods)
     ]
     folder, rows_file = places(command.out, command.json)
+    set_aside(rows_file)
     outcomes, rows = [], []
     for cell in todo:
         outcome = table.run_cell(
@@ -180,6 +181,7 @@ def shots(command: Shots) -> None:
         surfaces, plan = judge.surfaces_of(read_json(command.rows))
         rows_file = command.rows
     else:
+        set_aside(rows_file)
         surfaces, rows = [], []
         for place in plan.places():
             found = study.surface(plan, place, progress=True)
@@ -206,6 +208,7 @@ def theory(command: Theory) -> None:
     some("methods", command.methods)
     study.check_lines(command.methods)
     folder, rows_file = places(command.out, command.json)
+    set_aside(rows_file)
     rows: list[dict[str, Any]] = []
 
     def keep(row: dict[str, Any]) -> None:

@@ -41,8 +41,11 @@ def write_text(text: str, path: str | Path) -> None:
 
 
 def read_json(path: str | Path) -> list[dict[str, Any]]:
-    """Rows that `write_json` wrote."""
+    """Rows that `write_json` wrote; a file without any is refused."""
     try:
-        return json.loads(Path(path).read_text())
+        rows = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read rows from {path}: {error}") from error
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path} holds no rows: a JSON array of objects")
+    return rows
