@@ -2,9 +2,7 @@
 
 import math
 import socket
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,49 +11,12 @@ from moml.errors import CheckpointError, ConfigError, LostProcess, OtherFailed
 from moml.run.checkpoint import Checkpoints
 from moml.run.join import address_of, join, meet
 from moml.run.shares import Pieces, Share, load_shares, save_shares
-from moml.run.team import ALONE, Team
+from moml.run.team import ALONE
+from tests.run.teams import each, teams
 
 N = 7
 ROWS = np.arange(N * 2.0).reshape(N, 2)
 STATE = {"w": np.array([1.0, 2.0]), "u": ROWS, "step": np.array(3)}
-
-
-class Words:
-    """What JAX's client does with keys and values, for threads."""
-
-    def __init__(self):
-        self.words, self.changed, self.gone = {}, threading.Condition(), False
-
-    def key_value_set(self, name, words):
-        assert words  # JAX waits for a value that is not empty
-        with self.changed:
-            assert name not in self.words
-            self.words[name] = words
-            self.changed.notify_all()
-
-    def blocking_key_value_get(self, name, milliseconds):
-        with self.changed:
-            if self.gone or not self.changed.wait_for(
-                lambda: name in self.words or self.gone, milliseconds / 1000
-            ):
-                raise ValueError("UNAVAILABLE" if self.gone else "DEADLINE_EXCEEDED: too late")
-            return self.words[name]
-
-    def key_value_delete(self, name):
-        with self.changed:
-            del self.words[name]
-
-
-def teams(count):
-    words = Words()
-    return words, [Team(i, count, words) for i in range(count)]
-
-
-def each(members, part):
-    """What every member's thread gives, or raises."""
-    with ThreadPoolExecutor(len(members)) as pool:
-        jobs = [pool.submit(part, member) for member in members]
-        return [job.exception() or job.result() for job in jobs]
 
 
 def test_all_hear_all_again_and_again():
@@ -151,6 +112,18 @@ def test_a_changed_or_missing_share_is_found(tmp_path):
     save_shares(tmp_path / "gap", {0: Share(2, ROWS[2:4], N)})
     with pytest.raises(CheckpointError, match="rows 0 to 2 are missing"):
         load_shares(tmp_path / "gap")
+
+
+def test_a_checkpoint_without_the_last_rows_is_refused(tmp_path):
+    save(tmp_path, [(0, 4)])
+    with pytest.raises(CheckpointError, match=r"0000000001: it has 4 of 7 rows$"):
+        Checkpoints(tmp_path).load(STATE)
+
+
+def test_rows_go_into_the_folder_of_the_first_process_or_nowhere(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        save_shares(tmp_path / "elsewhere" / "rows", {0: Share(0, ROWS, N)})
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_share_that_cannot_be_written_leaves_the_last_checkpoint(tmp_path):

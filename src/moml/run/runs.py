@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from moml.algorithms.recipes import RECIPES, Method
 from moml.errors import CheckpointError, ConfigError
+from moml.run.alike import same_folder
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config, kind_of
 from moml.run.disk_job import job_of
@@ -84,6 +85,7 @@ def train(
             open_.enter_context(Lock(writable_folder(folder)))
             begin(folder, config, {} if source is None else {"from": str(source)})
 
+        same_folder(team, folder)
         team.together("begin", claim if team.leads else nothing)
         if source is not None:
             _save_first(folder, config, job, team)
@@ -146,7 +148,8 @@ def resume(
     team: Team = ALONE,
 ) -> tuple[Config, Job]:
     """Go on with a run from its last good checkpoint; on other devices than before, if need be."""
-    record_of(folder)
+    team.together("record", lambda: record_of(folder))
+    same_folder(team, folder)
     with ExitStack() as open_:
 
         def claim() -> None:

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 from moml.errors import LostProcess, OtherFailed
 
 PATIENCE = 3600.0  # seconds that the slowest process may be behind
 GLANCE = 2000  # milliseconds between two looks at whether all is lost
+T = TypeVar("T")
 SIGNS = ("Gloo", "NCCL", "Connection", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat")
 
 
@@ -64,19 +65,17 @@ class Team:
         """What the first process says."""
         return self.exchange(topic, words)[0]
 
-    def together(self, topic: str, part: Callable[[], None]) -> None:
-        """Do a part, and return when all processes have; what fails for one fails for all."""
-        failed = None
+    def together(self, topic: str, part: Callable[[], T]) -> T:
+        """What a part gives, when all processes have done theirs; one that fails fails for all."""
         try:
-            part()
+            done = part()
         except Exception as error:
-            failed = error
-        told = self.exchange(topic, "" if failed is None else str(failed) or repr(failed))
-        if failed is not None:
-            raise failed
-        for process, words in enumerate(told):
+            self.exchange(topic, str(error) or repr(error))
+            raise
+        for process, words in enumerate(self.exchange(topic, "")):
             if words:
                 raise OtherFailed(f"process {process}: {words}")
+        return done
 
     @contextmanager
     def watch(self) -> Iterator[None]:
