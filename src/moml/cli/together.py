@@ -46,6 +46,7 @@ def where(own: Together, folder: Path) -> Iterator[Where]:
     """Join the other processes, before JAX computes anything; say so where one of them is lost."""
     import jax
 
+    from moml.run.alike import same_command
     from moml.run.join import LastWords, join, join_cluster
 
     if own.devices is not None:
@@ -64,6 +65,7 @@ def where(own: Together, folder: Path) -> Iterator[Where]:
         f"one was lost; what was saved last is good, go on with: moml resume {folder}"
     )
     try:
+        same_command(team, type(own).__name__.lower(), own.devices)
         yield Where(_mesh(own.devices), team)
     except LostProcess as error:
         words.unsay()

@@ -1,15 +1,85 @@
 """What the processes of a run need to have alike, compared before anything is computed."""
 
+import hashlib
+import json
 import os
 import time
+import tomllib
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from moml.errors import ConfigError
+from moml.run.config import Config
 from moml.run.files import writable_folder
+from moml.run.folder import versions
+from moml.run.job import Plan
 from moml.run.team import Team, nothing
+from moml.run.toml import dump
+from moml.run.train import init_key
+from moml.types import Params
 
 SEEN = 10.0  # seconds after which what one machine wrote is seen by the others
+
+
+def same(team: Team, facts: dict[str, Any], what: str) -> None:
+    """Refuse processes with other facts than the first one has, by the first that differs."""
+    told = [json.loads(words) for words in team.exchange(what, json.dumps(facts))]
+    say = lambda facts, name: f"{name} = {facts[name]}" if name in facts else f"no {name}"
+    for process, mine in enumerate(told):
+        for name in told[0] | mine:
+            if (one := say(mine, name)) != (other := say(told[0], name)):
+                raise ConfigError(
+                    f"process {process} has {one}, process 0 {other}: all need the same {what}"
+                )
+
+
+def same_command(team: Team, command: str, devices: int | None) -> None:
+    """Refuse processes that do different things, or with other versions: they would wait for ever.
+
+    >>> from moml.run.team import ALONE
+    >>> same_command(ALONE, "train", 2)
+    """
+    given = {} if devices is None else {"devices": devices}
+    same(team, {"command": command} | given, "command")
+    kept = ("moml", "jax", "jaxlib", "x64", "matmul_precision")
+    same(team, {name: versions()[name] for name in kept}, "environment")
+
+
+def same_config(team: Team, config: Config) -> None:
+    """Refuse processes with different configurations: their sums would mean nothing."""
+    given = tomllib.loads(dump(config))
+    problem = given.pop("problem")
+    same(team, given | {f"problem.{name}": problem[name] for name in problem}, "command")
+
+
+def same_data(team: Team, config: Config, plan: Plan, start: Params | None) -> None:
+    """Refuse processes whose tasks differ in number, sizes or shapes, or that start elsewhere."""
+    if team.processes == 1:
+        return
+    tasks, ids = plan.built.tasks, jnp.zeros(1, jnp.int32)
+    some = lambda key: tasks.fetch(ids, tasks.draw(key, ids, config.k))
+    facts = {
+        "n": tasks.n,
+        "samples": _told(jax.eval_shape(some, init_key(0))),
+        "network": _told(jax.eval_shape(plan.built.init, init_key(0))),
+    }
+    if tasks.n is not None and tasks.sizes is not None:
+        facts["sizes"] = _digest(tasks.sizes(jnp.arange(tasks.n)))
+    same(team, facts | {"w": _digest(start)}, "data")
+
+
+def _told(tree: Any) -> str:
+    return " ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree))
+
+
+def _digest(tree: Any) -> str:
+    bytes_ = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))
+    return hashlib.sha256(bytes_).hexdigest()[:12]
 
 
 def same_folder(team: Team, folder: Path) -> None:
