@@ -9,8 +9,9 @@ from moml.run.team import Team
 class Words:
     """What JAX's client does with keys and values, for threads."""
 
-    def __init__(self):
+    def __init__(self, count):
         self.words, self.changed, self.gone = {}, threading.Condition(), False
+        self.barrier = threading.Barrier(count)
 
     def key_value_set(self, name, words):
         assert words  # JAX waits for a value that is not empty
@@ -31,9 +32,19 @@ class Words:
         with self.changed:
             del self.words[name]
 
+    def key_value_dir_get(self, name):
+        with self.changed:
+            return [(at, words) for at, words in self.words.items() if at.startswith(name)]
+
+    def wait_at_barrier(self, name, milliseconds):
+        try:
+            self.barrier.wait(milliseconds / 1000)
+        except threading.BrokenBarrierError as error:
+            raise ValueError("DEADLINE_EXCEEDED") from error
+
 
 def teams(count):
-    words = Words()
+    words = Words(count)
     return words, [Team(i, count, words) for i in range(count)]
 
 

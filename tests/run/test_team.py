@@ -58,6 +58,20 @@ def test_who_waits_for_one_that_is_gone_stops_with_a_sentence():
         raise ValueError("Gloo")
 
 
+def test_the_end_of_one_is_the_end_of_those_who_wait_for_it(monkeypatch):
+    monkeypatch.setattr("moml.run.team.GLANCE", 50)
+
+    def part(member):
+        if member.process:
+            return member.all_end("there is no table here", 10.0)
+        with pytest.raises(OtherFailed, match=r"^process 1: there is no table here$"):
+            member.exchange("x", "hello")
+        return member.all_end("as it said", 10.0)
+
+    assert each(teams(2)[1], part) == [True, True]
+    assert not teams(2)[1][1].all_end("the others go on", 0.05)
+
+
 def shared(first, end):
     return STATE | {"u": Share(first, ROWS[first:end], N)}
 

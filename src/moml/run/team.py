@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from moml.errors import LostProcess, OtherFailed
 
 PATIENCE = 3600.0  # seconds that the slowest process may be behind
-GLANCE = 2000  # milliseconds between two looks at whether all is lost
+GLANCE = 1000  # milliseconds between two looks at whether all is lost
+END = "moml/end"
 T = TypeVar("T")
 SIGNS = ("Gloo", "NCCL", "Connection", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat")
 
@@ -52,7 +53,7 @@ class Team:
         return [words.removeprefix(".") for words in found]
 
     def _get(self, name: str) -> str:
-        end = time.monotonic() + PATIENCE
+        end, ended = time.monotonic() + PATIENCE, ""
         while True:
             try:
                 return self._client.blocking_key_value_get(name, GLANCE)
@@ -60,6 +61,10 @@ class Team:
                 late = "DEADLINE_EXCEEDED" in str(error) and time.monotonic() < end
                 if self._lost.is_set() or not late:
                     raise
+            if ended:  # before we last looked: nothing more will be said
+                raise OtherFailed(ended)
+            for at, words in self._client.key_value_dir_get(f"{END}/"):
+                ended = f"process {at.rpartition('/')[2]}: {words}"
 
     def agree(self, topic: str, words: str) -> str:
         """What the first process says."""
@@ -76,6 +81,16 @@ class Team:
             if words:
                 raise OtherFailed(f"process {process}: {words}")
         return done
+
+    def all_end(self, why: str = "", seconds: float = 60.0) -> bool:
+        """Whether all processes come to their end within some seconds; `why` is for the others."""
+        try:
+            if why:
+                self._client.key_value_set(f"{END}/{self.process}", why)
+            self._client.wait_at_barrier(END, int(1000 * seconds))
+        except (RuntimeError, ValueError):
+            return False
+        return True
 
     @contextmanager
     def watch(self) -> Iterator[None]:
