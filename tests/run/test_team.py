@@ -191,7 +191,10 @@ def test_processes_that_count_differently_are_refused():
     assert "told of 2 processes here, of 3 there" in str(first) and "process 0" in str(second)
 
 
-def test_a_stranger_is_not_counted():
+@pytest.mark.parametrize(
+    "greeting", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\xff\xfe\x80\n", b"moml"]
+)
+def test_a_stranger_is_not_counted(greeting):
     port = free_port()
 
     def come(number):
@@ -199,7 +202,7 @@ def test_a_stranger_is_not_counted():
             for _ in range(50):
                 try:
                     with socket.create_connection(("127.0.0.1", port)) as line:
-                        line.sendall(b"GET / HTTP/1.1\r\n")
+                        line.sendall(greeting)
                     return
                 except ConnectionRefusedError:
                     time.sleep(0.1)
@@ -208,6 +211,27 @@ def test_a_stranger_is_not_counted():
         meet("127.0.0.1", port, 2, number, 20.0)
 
     assert each([0, None, 1], come) == [None] * 3
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"\x00\xff\xfe", b"go\n"])
+def test_a_stranger_at_the_address(answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def part(number):
+            if number:
+                return meet("127.0.0.1", port, 2, 1, 20.0)
+            with server.accept()[0] as line:
+                line.sendall(answer)
+                line.recv(100)  # and does not hang up
+                line.recv(100)
+
+        began = time.monotonic()
+        told = str(each([0, 1], part)[1])
+        assert time.monotonic() - began < 10
+    assert told == (
+        f"something else than moml answers at 127.0.0.1:{port}; give another --coordinator"
+    )
 
 
 def test_nobody_at_the_address():
