@@ -186,16 +186,30 @@ def test_no_cluster(tmp_path, cache):  # noqa: F811
     assert process.returncode == 2
 
 
-@pytest.mark.slow
-def test_found_by_what_slurm_says(tmp_path, cache):  # noqa: F811
+def by_slurm(cache, folder, *numbers, more=()):  # noqa: F811
+    """Those of two processes, told so by what SLURM says."""
     with socket.socket() as free:  # JAX makes its port of the job's number
         free.bind(("127.0.0.1", 0))
         job = str(free.getsockname()[1])
     told = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
     own = lambda number: told | {"SLURM_PROCID": number, "SLURM_LOCALID": number}
-    words = [*train(tmp_path / "run", steps=200), "--cluster"]
-    two = [begun(cache, *words, **X64, **own(number)) for number in "01"]
+    words = [*train(folder, steps=200), "--cluster", *more]
+    return [begun(cache, *words, **X64, **own(number)) for number in numbers]
+
+
+@pytest.mark.slow
+def test_found_by_what_slurm_says(tmp_path, cache):  # noqa: F811
+    two = by_slurm(cache, tmp_path / "run", *"01")
     ends = [ended(process) for process in two]
     assert [process.returncode for process in two] == [0, 0], ends
     assert "2 devices of 2 processes" in ends[0][0]
     assert rows(tmp_path / "run")[-1]["step"] == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", "01")
+def test_a_cluster_without_the_other(tmp_path, cache, number):  # noqa: F811
+    [one] = by_slurm(cache, tmp_path / "run", number, more=["--wait", 3])
+    error = ended(one)[1]
+    assert error.splitlines()[-1].startswith("moml: --cluster: not all processes came within 3 s")
+    assert one.returncode == -signal.SIGABRT  # 134 in a shell

@@ -9,7 +9,7 @@ import pytest
 
 from moml.errors import CheckpointError, ConfigError, LostProcess, OtherFailed
 from moml.run.checkpoint import Checkpoints
-from moml.run.join import address_of, join, meet
+from moml.run.join import address_of, join, join_cluster, meet
 from moml.run.shares import Pieces, Share, load_shares, save_shares
 from moml.run.team import ALONE
 from tests.run.teams import each, teams
@@ -272,6 +272,14 @@ def test_no_address(words):
 def test_words_that_cannot_be(given, told):
     with pytest.raises(ConfigError, match=told):
         join(**given)
+
+
+@pytest.mark.parametrize("wait", [math.inf, math.nan, 0.0, -1.0])
+def test_a_wait_for_a_cluster_that_cannot_be(wait):
+    with pytest.raises(
+        ConfigError, match=f"wait must be above 0 seconds, up to a day; given {wait:g}"
+    ):
+        join_cluster(wait)
 
 
 def test_one_process_needs_no_meeting():

@@ -42,8 +42,7 @@ def join(
         raise ConfigError("several processes need both --processes and --process")
     check_count("processes", processes)
     check_count("process", process, least=0, below=processes)
-    if not 0 < wait <= DAY:
-        raise ConfigError(f"wait must be above 0 seconds, up to a day; given {wait:g}")
+    check_wait(wait)
     host, port = address_of(NEAR if coordinator is None else coordinator)
     if processes == 1:
         return ALONE
@@ -58,14 +57,31 @@ def join(
 
 
 def join_cluster(wait: float = 60.0) -> Team:
-    """The same with what SLURM, Open MPI or Kubernetes tell about the processes."""
+    """The same with what SLURM, Open MPI or Kubernetes tell about the processes.
+
+    Who waits in vain is aborted by JAX, with exit code 134.
+    """
+    seconds = int(max(1, check_wait(wait)))
+    words = LastWords(
+        f"moml: --cluster: not all processes came within {seconds} s, or this one was killed; are "
+        "all of them running, and can they reach the first one?"
+    )
     try:
-        return _joined(initialization_timeout=int(max(1, wait)))
+        return _joined(initialization_timeout=seconds)
     except ValueError as error:
         raise ConfigError(
             f"--cluster: JAX finds no cluster here that it knows ({error}); name --coordinator, "
             "--processes and --process"
         ) from error
+    finally:
+        words.unsay()
+
+
+def check_wait(wait: float) -> float:
+    """Seconds to wait, if they are some, and not for ever."""
+    if not 0 < wait <= DAY:
+        raise ConfigError(f"wait must be above 0 seconds, up to a day; given {wait:g}")
+    return wait
 
 
 def _joined(initialization_timeout: int = LATER, **given: Any) -> Team:
