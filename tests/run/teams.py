@@ -1,6 +1,7 @@
 """Processes of a run as threads, for the tests of how they agree."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from moml.run.team import Team
@@ -12,6 +13,7 @@ class Words:
     def __init__(self, count):
         self.words, self.changed, self.gone = {}, threading.Condition(), False
         self.barrier = threading.Barrier(count)
+        self.end = time.monotonic() + 60  # a test that waits so long has failed
 
     def key_value_set(self, name, words):
         assert words  # JAX waits for a value that is not empty
@@ -25,7 +27,8 @@ class Words:
             if self.gone or not self.changed.wait_for(
                 lambda: name in self.words or self.gone, milliseconds / 1000
             ):
-                raise ValueError("UNAVAILABLE" if self.gone else "DEADLINE_EXCEEDED: too late")
+                over = self.gone or time.monotonic() > self.end
+                raise ValueError("UNAVAILABLE" if over else "DEADLINE_EXCEEDED: too late")
             return self.words[name]
 
     def key_value_delete(self, name):

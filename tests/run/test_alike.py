@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
 from moml.errors import ConfigError, DataError, OtherFailed
-from moml.run import alike, runs
+from moml.run import alike, problem, runs
 from moml.run.config import Config
 from moml.run.job import plan_of
-from moml.run.problems import Sine
+from moml.run.problems import Episodes, Sine
 from moml.run.record import begin
+from tests.run.small_mnist import LATE
 from tests.run.teams import each, teams
 
 CONFIG = Config(Sine(), method="moml-v1", eta=0.01, iterations=10, log_every=10, score_every=0)
@@ -52,23 +54,37 @@ def test_another_configuration_is_refused(tmp_path, monkeypatch, change, told):
     assert not (tmp_path / "run").exists()
 
 
-def test_other_data_are_refused(tmp_path, monkeypatch):
+def test_other_data_are_refused():
     """The same configuration, of files that are not the same on all machines."""
     plans = [plan_of(replace(CONFIG, problem=Sine(n=n))) for n in (25, 24)]
-    part = lambda team: alike.same_data(team, CONFIG, plans[team.process], None)
+    part = lambda team: alike.same_data(team, plans[team.process], None)
     assert refused(part) == "process 1 has n = 24, process 0 n = 25: all need the same data"
     sized = lambda team: plans[0]._replace(
         built=plans[0].built._replace(
             tasks=plans[0].built.tasks._replace(sizes=lambda ids: ids + team.process)
         )
     )
-    part = lambda team: alike.same_data(team, CONFIG, sized(team), None)
+    part = lambda team: alike.same_data(team, sized(team), None)
     assert "process 1 has sizes = " in refused(part)
-    part = lambda team: alike.same_data(team, CONFIG, plans[0], {"w": np.full(3, team.process)})
+    part = lambda team: alike.same_data(team, plans[0], {"w": np.full(3, team.process)})
     assert "process 1 has w = " in refused(part)
 
 
-def test_another_command_is_refused(monkeypatch):
+@pytest.mark.parametrize("config", [
+    LATE,
+    replace(CONFIG, method="bspiderboost"),
+    Config(Episodes(ways=3, model="mlp", hidden=(4,)), method="maml", test_tasks=5),
+])  # fmt: skip
+@pytest.mark.usefixtures("data")
+def test_the_same_data_are_not_refused(config, monkeypatch):
+    images = np.zeros((18, 20, 8, 8, 1), np.uint8)
+    monkeypatch.setattr(problem, "classes_of", lambda p: (images[:12], images[12:]))
+    plan = plan_of(config)
+    part = lambda team: alike.same_data(team, plan, plan.built.init(jax.random.key(0)))
+    assert each(teams(2)[1], part) == [None] * 2
+
+
+def test_another_command_is_refused():
     part = lambda team: alike.same_command(team, ["train", "resume"][team.process], None)
     told = "process 1 has command = resume, process 0 command = train: all need the same command"
     assert refused(part) == told

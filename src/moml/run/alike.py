@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import time
-import tomllib
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -14,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from moml.errors import ConfigError
-from moml.run.config import Config
+from moml.run.config import Config, kind_of
 from moml.run.files import writable_folder
 from moml.run.folder import versions
 from moml.run.job import Plan
 from moml.run.team import Team, nothing
-from moml.run.toml import dump
 from moml.run.train import init_key
+from moml.tasks.sampler import draw, fetch
 from moml.types import Params
 
 SEEN = 10.0  # seconds after which what one machine wrote is seen by the others
@@ -52,20 +51,20 @@ def same_command(team: Team, command: str, devices: int | None) -> None:
 
 def same_config(team: Team, config: Config) -> None:
     """Refuse processes with different configurations: their sums would mean nothing."""
-    given = tomllib.loads(dump(config))
-    problem = given.pop("problem")
-    same(team, given | {f"problem.{name}": problem[name] for name in problem}, "command")
+    problem = {f"problem.{name}": value for name, value in vars(config.problem).items()}
+    values = vars(config) | {"problem": kind_of(config.problem)} | problem
+    same(team, {name: value for name, value in values.items() if value is not None}, "command")
 
 
-def same_data(team: Team, config: Config, plan: Plan, start: Params | None) -> None:
+def same_data(team: Team, plan: Plan, start: Params | None) -> None:
     """Refuse processes whose tasks differ in number, sizes or shapes, or that start elsewhere."""
     if team.processes == 1:
         return
-    tasks, ids = plan.built.tasks, jnp.zeros(1, jnp.int32)
-    some = lambda key: tasks.fetch(ids, tasks.draw(key, ids, config.k))
+    tasks, needs = plan.built.tasks, plan.method.algorithm.needs
+    visited = lambda key: fetch(draw(key, needs, tasks), tasks)
     facts = {
         "n": tasks.n,
-        "samples": _told(jax.eval_shape(some, init_key(0))),
+        "samples": _told(jax.eval_shape(visited, init_key(0))),
         "network": _told(jax.eval_shape(plan.built.init, init_key(0))),
     }
     if tasks.n is not None and tasks.sizes is not None:

@@ -80,7 +80,7 @@ def train(
     same_config(team, config)
     plan = plan_of(config)
     start = None if source is None else team.together("from", lambda: _start(source, plan))
-    same_data(team, config, plan, start)
+    same_data(team, plan, start)
     with ExitStack() as open_:
         job = _job(config, folder, plan, mesh, team, start)
 
@@ -168,7 +168,7 @@ def resume(
                 f"{record['from']}"
             )
         plan = team.together("plan", lambda: plan_of(config))
-        same_data(team, config, plan, None)
+        same_data(team, plan, None)
         job = _job(config, folder, plan, mesh, team)
         ready = note if team.leads else nothing
         go_on(folder, config, job, progress=progress, board=board, ready=ready, team=team)
