@@ -11,6 +11,7 @@ import pytest
 
 from moml.cli import main
 from tests.run.processes import (  # noqa: F401
+    MOML,
     begun,
     cache,
     ended,
@@ -35,11 +36,16 @@ def train(folder, *more, steps=STEPS):
 
 def both(cache, *words, **given):  # noqa: F811
     """The two processes of a command."""
+    return each_its_own(cache, lambda number: words, **given)
+
+
+def each_its_own(cache, words, **given):  # noqa: F811
+    """Two processes, each with the words of its number."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     more = ["--processes", 2, "--coordinator", address, "--process"]
-    return [begun(cache, *words, *more, number, **X64, **given) for number in (0, 1)]
+    return [begun(cache, *words(i), *more, i, **X64, **given) for i in (0, 1)]
 
 
 def rows(folder):
@@ -115,6 +121,45 @@ def test_from_one_process_to_two(tmp_path, cache):  # noqa: F811
     near(run, whole)
 
 
+@pytest.mark.slow
+def test_what_one_process_cannot_do_ends_both(tmp_path, cache):  # noqa: F811
+    """A setting that cannot be, another one than the first has, another folder."""
+    other = lambda number, *more: [*train(tmp_path / "run", steps=200), *([], more)[number]]
+    for more, first, second in [
+        (["--shots", -1], "moml: process 1: shots must be", "moml: shots must be"),
+        (["--eta", 0.01], *["moml: process 1 has eta = 0.01, process 0 eta = 0.002: all"] * 2),
+        (["--out", tmp_path / "two"], *["moml: process 1 does not see the folder"] * 2),
+    ]:
+        two = each_its_own(cache, lambda number, more=more: other(number, *more))
+        errors = [ended(process)[1] for process in two]
+        assert [process.returncode for process in two] == [2, 2], errors
+        assert errors[0].startswith(first) and errors[1].startswith(second), errors
+    assert names(tmp_path, "*") == ["run"] and names(tmp_path, "run/*") == []
+
+
+FAILS = """
+from moml.run.team import Team
+from moml.errors import CheckpointError
+
+def watch(team, turns=[], whole=Team.watch):
+    turns.append(0)
+    if len(turns) == 3 and team.process:
+        raise CheckpointError("no space left")
+    return whole(team)
+
+Team.watch = watch
+"""
+
+
+@pytest.mark.slow
+def test_an_error_of_one_while_the_other_waits_for_its_sum(tmp_path, cache):  # noqa: F811
+    two = both(cache, *train(tmp_path / "run"), script=FAILS + MOML)
+    errors = [ended(process)[1] for process in two]
+    assert [process.returncode for process in two] == [1, 2], errors
+    assert errors[0].splitlines()[-1].startswith("moml: process 0 of 2 stops: another one was lost")
+    assert errors[1].splitlines()[-1] == "moml: no space left"
+
+
 @pytest.mark.parametrize(
     "words, told",
     [
@@ -141,16 +186,30 @@ def test_no_cluster(tmp_path, cache):  # noqa: F811
     assert process.returncode == 2
 
 
-@pytest.mark.slow
-def test_found_by_what_slurm_says(tmp_path, cache):  # noqa: F811
+def by_slurm(cache, folder, *numbers, more=()):  # noqa: F811
+    """Those of two processes, told so by what SLURM says."""
     with socket.socket() as free:  # JAX makes its port of the job's number
         free.bind(("127.0.0.1", 0))
         job = str(free.getsockname()[1])
     told = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
     own = lambda number: told | {"SLURM_PROCID": number, "SLURM_LOCALID": number}
-    words = [*train(tmp_path / "run", steps=200), "--cluster"]
-    two = [begun(cache, *words, **X64, **own(number)) for number in "01"]
+    words = [*train(folder, steps=200), "--cluster", *more]
+    return [begun(cache, *words, **X64, **own(number)) for number in numbers]
+
+
+@pytest.mark.slow
+def test_found_by_what_slurm_says(tmp_path, cache):  # noqa: F811
+    two = by_slurm(cache, tmp_path / "run", *"01")
     ends = [ended(process) for process in two]
     assert [process.returncode for process in two] == [0, 0], ends
     assert "2 devices of 2 processes" in ends[0][0]
     assert rows(tmp_path / "run")[-1]["step"] == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", "01")
+def test_a_cluster_without_the_other(tmp_path, cache, number):  # noqa: F811
+    [one] = by_slurm(cache, tmp_path / "run", number, more=["--wait", 3])
+    error = ended(one)[1]
+    assert error.splitlines()[-1].startswith("moml: --cluster: not all processes came within 3 s")
+    assert one.returncode == -signal.SIGABRT  # 134 in a shell

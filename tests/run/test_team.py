@@ -2,60 +2,21 @@
 
 import math
 import socket
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from moml.errors import CheckpointError, ConfigError, LostProcess, OtherFailed
 from moml.run.checkpoint import Checkpoints
-from moml.run.join import address_of, join, meet
+from moml.run.join import address_of, join, join_cluster, meet
 from moml.run.shares import Pieces, Share, load_shares, save_shares
-from moml.run.team import ALONE, Team
+from moml.run.team import ALONE
+from tests.run.teams import each, teams
 
 N = 7
 ROWS = np.arange(N * 2.0).reshape(N, 2)
 STATE = {"w": np.array([1.0, 2.0]), "u": ROWS, "step": np.array(3)}
-
-
-class Words:
-    """What JAX's client does with keys and values, for threads."""
-
-    def __init__(self):
-        self.words, self.changed, self.gone = {}, threading.Condition(), False
-
-    def key_value_set(self, name, words):
-        assert words  # JAX waits for a value that is not empty
-        with self.changed:
-            assert name not in self.words
-            self.words[name] = words
-            self.changed.notify_all()
-
-    def blocking_key_value_get(self, name, milliseconds):
-        with self.changed:
-            if self.gone or not self.changed.wait_for(
-                lambda: name in self.words or self.gone, milliseconds / 1000
-            ):
-                raise ValueError("UNAVAILABLE" if self.gone else "DEADLINE_EXCEEDED: too late")
-            return self.words[name]
-
-    def key_value_delete(self, name):
-        with self.changed:
-            del self.words[name]
-
-
-def teams(count):
-    words = Words()
-    return words, [Team(i, count, words) for i in range(count)]
-
-
-def each(members, part):
-    """What every member's thread gives, or raises."""
-    with ThreadPoolExecutor(len(members)) as pool:
-        jobs = [pool.submit(part, member) for member in members]
-        return [job.exception() or job.result() for job in jobs]
 
 
 def test_all_hear_all_again_and_again():
@@ -97,6 +58,20 @@ def test_who_waits_for_one_that_is_gone_stops_with_a_sentence():
         raise ValueError("Gloo")
 
 
+def test_the_end_of_one_is_the_end_of_those_who_wait_for_it(monkeypatch):
+    monkeypatch.setattr("moml.run.team.GLANCE", 50)
+
+    def part(member):
+        if member.process:
+            return member.all_end("there is no table here", 10.0)
+        with pytest.raises(OtherFailed, match=r"^process 1: there is no table here$"):
+            member.exchange("x", "hello")
+        return member.all_end("as it said", 10.0)
+
+    assert each(teams(2)[1], part) == [True, True]
+    assert not teams(2)[1][1].all_end("the others go on", 0.05)
+
+
 def shared(first, end):
     return STATE | {"u": Share(first, ROWS[first:end], N)}
 
@@ -114,7 +89,7 @@ def save(folder, cuts, step=1):
 
 
 def test_rows_of_several_processes_are_read_by_any_number(tmp_path):
-    assert save(tmp_path, [(0, 4), (4, 7), (7, 7)]) == [None] * 3
+    assert save(tmp_path, [(0, 4), (4, 7), (7, 7), (7, 7)]) == [None] * 4  # two without tasks
     found = Checkpoints(tmp_path).load(STATE)
     assert found.info == {"by": 0} and found.step == 1
     for name in STATE:
@@ -151,6 +126,18 @@ def test_a_changed_or_missing_share_is_found(tmp_path):
     save_shares(tmp_path / "gap", {0: Share(2, ROWS[2:4], N)})
     with pytest.raises(CheckpointError, match="rows 0 to 2 are missing"):
         load_shares(tmp_path / "gap")
+
+
+def test_a_checkpoint_without_the_last_rows_is_refused(tmp_path):
+    save(tmp_path, [(0, 4)])
+    with pytest.raises(CheckpointError, match=r"0000000001: it has 4 of 7 rows$"):
+        Checkpoints(tmp_path).load(STATE)
+
+
+def test_rows_go_into_the_folder_of_the_first_process_or_nowhere(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        save_shares(tmp_path / "elsewhere" / "rows", {0: Share(0, ROWS, N)})
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_share_that_cannot_be_written_leaves_the_last_checkpoint(tmp_path):
@@ -204,7 +191,10 @@ def test_processes_that_count_differently_are_refused():
     assert "told of 2 processes here, of 3 there" in str(first) and "process 0" in str(second)
 
 
-def test_a_stranger_is_not_counted():
+@pytest.mark.parametrize(
+    "greeting", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\xff\xfe\x80\n", b"moml"]
+)
+def test_a_stranger_is_not_counted(greeting):
     port = free_port()
 
     def come(number):
@@ -212,7 +202,7 @@ def test_a_stranger_is_not_counted():
             for _ in range(50):
                 try:
                     with socket.create_connection(("127.0.0.1", port)) as line:
-                        line.sendall(b"GET / HTTP/1.1\r\n")
+                        line.sendall(greeting)
                     return
                 except ConnectionRefusedError:
                     time.sleep(0.1)
@@ -221,6 +211,27 @@ def test_a_stranger_is_not_counted():
         meet("127.0.0.1", port, 2, number, 20.0)
 
     assert each([0, None, 1], come) == [None] * 3
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"\x00\xff\xfe", b"go\n"])
+def test_a_stranger_at_the_address(answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def part(number):
+            if number:
+                return meet("127.0.0.1", port, 2, 1, 20.0)
+            with server.accept()[0] as line:
+                line.sendall(answer)
+                line.recv(100)  # and does not hang up
+                line.recv(100)
+
+        began = time.monotonic()
+        told = str(each([0, 1], part)[1])
+        assert time.monotonic() - began < 10
+    assert told == (
+        f"something else than moml answers at 127.0.0.1:{port}; give another --coordinator"
+    )
 
 
 def test_nobody_at_the_address():
@@ -261,6 +272,14 @@ def test_no_address(words):
 def test_words_that_cannot_be(given, told):
     with pytest.raises(ConfigError, match=told):
         join(**given)
+
+
+@pytest.mark.parametrize("wait", [math.inf, math.nan, 0.0, -1.0])
+def test_a_wait_for_a_cluster_that_cannot_be(wait):
+    with pytest.raises(
+        ConfigError, match=f"wait must be above 0 seconds, up to a day; given {wait:g}"
+    ):
+        join_cluster(wait)
 
 
 def test_one_process_needs_no_meeting():

@@ -24,7 +24,7 @@ from moml.runtime.mesh import gathered, held, mesh, spread
 from moml.runtime.traffic import collectives
 from moml.tasks import from_arrays, from_rows, sine
 from moml.types import Algorithm, Batch, Need, Tasks
-from tests.algorithms.common import HYPER, World, data, loss, sigmoid_world
+from tests.algorithms.common import HYPER, World, class_world, data, features, loss, sigmoid_world
 
 N, STEPS = 25, 50  # blocks of four on eight devices: one has a single task, one none
 KEY = lambda: jax.random.key(5)  # not before processes have met
@@ -58,6 +58,13 @@ def _stream() -> World:
         return Batch(x, jnp.sin(x + jnp.broadcast_to(shift, x.shape)))
 
     return _waves()._replace(tasks=Tasks(None, draw, lambda ids, samples: samples))
+
+
+def _classes() -> World:
+    """Inputs in three classes."""
+    x, _ = data(N, d=3)
+    y = np.random.default_rng(3).integers(0, 3, x.shape[:2]).astype(np.int32)
+    return class_world()._replace(tasks=from_arrays(x, y))
 
 
 class Case(NamedTuple):
@@ -97,6 +104,10 @@ MORE = {
     "reptile": Case("reptile", _in_rows, 5),
     "localmoml carried": Case("localmoml", _waves, 12, {"carried": True}, at_once=1),
     "ditto, lossy": Case("ditto", _in_rows, 5, LOSSY),
+    "fo-maml": Case("fo-maml", _in_rows, 5),
+    "hf-maml": Case("hf-maml", _in_arrays, 5),
+    "anil": Case("anil", _in_rows, 5),
+    "protonet": Case("protonet", _classes, 5, {"features": features}),
 }
 
 

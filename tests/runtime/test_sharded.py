@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from moml.algorithms.recipes import RECIPES
 from tests.runtime.many_devices import CASES, MORE
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,10 @@ def test_eight_devices():
     assert "with replacement" in again
     assert "8 devices" in few and "n = 5" in few
     assert "1 to 8" in many and "given 9" in many
+
+
+def test_no_method_is_left_out():
+    assert {case.name for case in (CASES | MORE).values()} == set(RECIPES)
 
 
 @pytest.mark.slow

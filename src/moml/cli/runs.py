@@ -161,7 +161,7 @@ def resume(command: Resume) -> None:
 
     file = rows_file(command.json)
     with where(command, command.run) as (mesh, team):
-        known, _ = record.record_of(command.run)
+        known, _ = team.together("record", lambda: record.record_of(command.run))
         began = time.monotonic()
         if "grid" in known:
             if mesh is not None:

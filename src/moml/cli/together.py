@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from moml.errors import ConfigError, LostProcess, MomlError, check_count
 
+ALL_END = 5.0  # seconds that processes are apart when they end by the same error
+
 
 @dataclass(frozen=True, kw_only=True)
 class Together:
@@ -46,6 +48,7 @@ def where(own: Together, folder: Path) -> Iterator[Where]:
     """Join the other processes, before JAX computes anything; say so where one of them is lost."""
     import jax
 
+    from moml.run.alike import same_command
     from moml.run.join import LastWords, join, join_cluster
 
     if own.devices is not None:
@@ -64,19 +67,37 @@ def where(own: Together, folder: Path) -> Iterator[Where]:
         f"one was lost; what was saved last is good, go on with: moml resume {folder}"
     )
     try:
+        same_command(team, type(own).__name__.lower(), own.devices)
         yield Where(_mesh(own.devices), team)
     except LostProcess as error:
         words.unsay()
         print(f"moml: {error}, go on with: moml resume {folder}", file=sys.stderr, flush=True)
         os._exit(error.exit_code)  # an orderly end would wait for the one that is lost
-    except MomlError:  # of all processes alike
-        raise
-    except Exception:  # of this one alone
+    except (Exception, KeyboardInterrupt) as error:
+        sentence, code = _told(error)
         words.unsay()
-        traceback.print_exc()
-        os._exit(1)
+        words = LastWords(sentence)  # the others may be ending too, and JAX may not wait
+        if team.all_end(str(error) or repr(error), ALL_END):
+            raise
+        words.unsay()
+        print(sentence, file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(code)  # an orderly end would wait for the others, who go on
+    else:
+        team.all_end()
     finally:
         words.unsay()
+
+
+def _told(error: BaseException) -> tuple[str, int]:
+    """What a process says at its end, and its exit code."""
+    match error:
+        case MomlError():
+            return f"moml: {error}", error.exit_code
+        case KeyboardInterrupt():
+            return "moml: interrupted", 130
+        case _:
+            return traceback.format_exc().rstrip(), 1
 
 
 def _mesh(devices: int | None) -> Any:

@@ -61,9 +61,14 @@ def read_checkpoint(
     leaves, tree = jax.tree.flatten(like)
     try:
         shares = load_shares(folder / "rows")
+        for i, share in shares.items():
+            if len(share) != len(leaves[i]):
+                raise CheckpointError(f"it has {len(share)} of {len(leaves[i])} rows")
         whole = {i: leaf for i, leaf in enumerate(leaves) if i not in shares}
         found = load_leaves(folder / "state", whole) | shares
         state = jax.tree.unflatten(tree, [found[i] for i in range(len(leaves))])
+    except CheckpointError:
+        raise
     except Exception as error:
         raise CheckpointError(f"orbax cannot read it: {reason_of(error)}") from error
     return Saved(step, state, told["info"], told["score"])

@@ -21,6 +21,8 @@ NEAR = "127.0.0.1:29410"  # where nothing else is said
 HEARTBEAT = 20  # seconds without a sign of life after which JAX counts a process as lost
 LATER = 60  # seconds for what follows the meeting
 DAY = 86_400
+OURS = "moml "  # what all that is said at the meeting begins with
+LONGEST = 500  # bytes of it
 
 
 def join(
@@ -40,8 +42,7 @@ def join(
         raise ConfigError("several processes need both --processes and --process")
     check_count("processes", processes)
     check_count("process", process, least=0, below=processes)
-    if not 0 < wait <= DAY:
-        raise ConfigError(f"wait must be above 0 seconds, up to a day; given {wait:g}")
+    check_wait(wait)
     host, port = address_of(NEAR if coordinator is None else coordinator)
     if processes == 1:
         return ALONE
@@ -56,14 +57,31 @@ def join(
 
 
 def join_cluster(wait: float = 60.0) -> Team:
-    """The same with what SLURM, Open MPI or Kubernetes tell about the processes."""
+    """The same with what SLURM, Open MPI or Kubernetes tell about the processes.
+
+    Who waits in vain is aborted by JAX, with exit code 134.
+    """
+    seconds = int(max(1, check_wait(wait)))
+    words = LastWords(
+        f"moml: --cluster: not all processes came within {seconds} s, or this one was killed; are "
+        "all of them running, and can they reach the first one?"
+    )
     try:
-        return _joined(initialization_timeout=int(max(1, wait)))
+        return _joined(initialization_timeout=seconds)
     except ValueError as error:
         raise ConfigError(
             f"--cluster: JAX finds no cluster here that it knows ({error}); name --coordinator, "
             "--processes and --process"
         ) from error
+    finally:
+        words.unsay()
+
+
+def check_wait(wait: float) -> float:
+    """Seconds to wait, if they are some, and not for ever."""
+    if not 0 < wait <= DAY:
+        raise ConfigError(f"wait must be above 0 seconds, up to a day; given {wait:g}")
+    return wait
 
 
 def _joined(initialization_timeout: int = LATER, **given: Any) -> Team:
@@ -101,17 +119,20 @@ def meet(host: str, port: int, processes: int, process: int, wait: float) -> Non
     while (left := end - time.monotonic()) > 0:
         try:
             with socket.create_connection((host.strip("[]"), port), timeout=left) as line:
-                line.sendall(f"moml {process} {processes}\n".encode())
-                line.settimeout(max(left, 1) + 5)  # process 0 tells when it gives up
-                answer = line.makefile().readline().strip()
+                line.sendall(f"{OURS}{process} {processes}\n".encode())
+                answer = _heard(line, max(left, 1.0) + 5)  # process 0 tells when it gives up
         except OSError as error:
             why = error.strerror or str(error)
             time.sleep(0.2)
             continue
-        if answer == "go":
+        if answer == f"{OURS}go":
             return None
+        if answer.startswith(OURS):
+            raise ConfigError(f"process 0 at {host}:{port}: {answer.removeprefix(OURS)}")
         if answer:
-            raise ConfigError(f"process 0 at {host}:{port}: {answer}")
+            raise ConfigError(
+                f"something else than moml answers at {host}:{port}; give another --coordinator"
+            )
         why = "it hung up"
         time.sleep(0.2)
     raise ConfigError(
@@ -135,8 +156,7 @@ def _receive(host: str, port: int, processes: int, end: float, wait: float) -> N
             server.settimeout(max(end - time.monotonic(), 0.01))
             try:
                 line = open_.enter_context(server.accept()[0])
-                line.settimeout(5)
-                greeting = line.makefile().readline().split()
+                greeting = _heard(line, 5.0).split()
             except TimeoutError:
                 if time.monotonic() < end:
                     continue  # somebody who said nothing
@@ -145,7 +165,7 @@ def _receive(host: str, port: int, processes: int, end: float, wait: float) -> N
                 raise ConfigError(f"{host}:{port}: {problem}") from None
             except OSError:
                 continue
-            if len(greeting) != 3 or greeting[0] != "moml" or not greeting[1].isdecimal():
+            if len(greeting) != 3 or greeting[0] != OURS.strip() or not greeting[1].isdecimal():
                 continue  # a stranger
             problem = ""
             if greeting[2] != str(processes):
@@ -159,10 +179,22 @@ def _receive(host: str, port: int, processes: int, end: float, wait: float) -> N
         _tell(lines, "go")
 
 
+def _heard(line: socket.socket, seconds: float) -> str:
+    """The line that somebody says within some seconds; of a stranger, how it begins."""
+    end, heard, ours = time.monotonic() + seconds, b"", OURS.encode()
+    while b"\n" not in heard and len(heard) < LONGEST:
+        line.settimeout(max(end - time.monotonic(), 0.01))
+        piece = line.recv(LONGEST)
+        heard += piece
+        if not piece or not heard.startswith(ours[: len(heard)]):
+            break
+    return heard.partition(b"\n")[0].decode(errors="replace")
+
+
 def _tell(lines: dict[int, socket.socket], words: str) -> None:
     for line in lines.values():
         try:
-            line.sendall(f"{words}\n".encode())
+            line.sendall(f"{OURS}{words}\n".encode())
             line.shutdown(socket.SHUT_WR)
             line.recv(1)  # they hang up first: the port is free at once
         except OSError:

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from moml.algorithms.recipes import RECIPES, Method
 from moml.errors import CheckpointError, ConfigError
+from moml.run.alike import same_config, same_data, same_folder
 from moml.run.checkpoint import Checkpoints
 from moml.run.config import Config, kind_of
 from moml.run.disk_job import job_of
@@ -74,9 +75,12 @@ def train(
     """
     if board:
         tensorboard_x()  # missed before anything is begun
-    config = resolved(config)
+    given = config
+    config = team.together("config", lambda: resolved(given))
+    same_config(team, config)
     plan = plan_of(config)
-    start = None if source is None else _start(source, plan)
+    start = None if source is None else team.together("from", lambda: _start(source, plan))
+    same_data(team, plan, start)
     with ExitStack() as open_:
         job = _job(config, folder, plan, mesh, team, start)
 
@@ -85,6 +89,7 @@ def train(
             ready = job.disk.store.check_new if job.disk else nothing
             begin(folder, config, {} if source is None else {"from": str(source)}, ready)
 
+        same_folder(team, folder)
         team.together("begin", claim if team.leads else nothing)
         if source is not None:
             _save_first(folder, config, job, team)
@@ -147,21 +152,25 @@ def resume(
     team: Team = ALONE,
 ) -> tuple[Config, Job]:
     """Go on with a run from its last good checkpoint; on other devices than before, if need be."""
-    record_of(folder)
+    team.together("record", lambda: record_of(folder))
+    same_folder(team, folder)
     with ExitStack() as open_:
 
         def claim() -> None:
             open_.enter_context(Lock(folder))
 
         team.together("begin", claim if team.leads else nothing)
-        record, config, note = unchanged(folder, allow)
+        record, config, note = team.together("config", lambda: unchanged(folder, allow))
+        same_config(team, config)
         warn_of_forgotten(record)
         if "from" in record and not Checkpoints(folder / "checkpoints").steps():
             raise CheckpointError(
                 f"{folder} was stopped before it began: remove it, and begin it again from "
                 f"{record['from']}"
             )
-        job = _job(config, folder, plan_of(config), mesh, team)
+        plan = team.together("plan", lambda: plan_of(config))
+        same_data(team, plan, None)
+        job = _job(config, folder, plan, mesh, team)
         ready = note if team.leads else nothing
         go_on(folder, config, job, progress=progress, board=board, ready=ready, team=team)
     return config, job

@@ -74,11 +74,12 @@ class Pieces:
 
 def save_shares(folder: Path, shares: Mapping[int, Share]) -> None:
     """Write this process's rows of some leaves, by the leaves' numbers, and sync them."""
-    if not shares:
+    some = next(iter(shares.values()), None)
+    if some is None or not len(some.rows):  # of those without tasks there may be several
         return
-    some = next(iter(shares.values()))
     place = folder / f"{some.first:010d}-{some.first + len(some.rows):010d}"
-    place.mkdir(parents=True)
+    folder.mkdir(exist_ok=True)  # in the folder that process 0 has made, not in one of our own
+    place.mkdir()
     for number, share in shares.items():
         with open(place / f"{number}.npy", "wb") as file:
             np.save(file, share.rows)

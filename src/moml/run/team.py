@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 from moml.errors import LostProcess, OtherFailed
 
 PATIENCE = 3600.0  # seconds that the slowest process may be behind
-GLANCE = 2000  # milliseconds between two looks at whether all is lost
+GLANCE = 1000  # milliseconds between two looks at whether all is lost
+END = "moml/end"
+T = TypeVar("T")
 SIGNS = ("Gloo", "NCCL", "Connection", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat")
 
 
@@ -51,7 +53,7 @@ class Team:
         return [words.removeprefix(".") for words in found]
 
     def _get(self, name: str) -> str:
-        end = time.monotonic() + PATIENCE
+        end, ended = time.monotonic() + PATIENCE, ""
         while True:
             try:
                 return self._client.blocking_key_value_get(name, GLANCE)
@@ -59,24 +61,36 @@ class Team:
                 late = "DEADLINE_EXCEEDED" in str(error) and time.monotonic() < end
                 if self._lost.is_set() or not late:
                     raise
+            if ended:  # before we last looked: nothing more will be said
+                raise OtherFailed(ended)
+            for at, words in self._client.key_value_dir_get(f"{END}/"):
+                ended = f"process {at.rpartition('/')[2]}: {words}"
 
     def agree(self, topic: str, words: str) -> str:
         """What the first process says."""
         return self.exchange(topic, words)[0]
 
-    def together(self, topic: str, part: Callable[[], None]) -> None:
-        """Do a part, and return when all processes have; what fails for one fails for all."""
-        failed = None
+    def together(self, topic: str, part: Callable[[], T]) -> T:
+        """What a part gives, when all processes have done theirs; one that fails fails for all."""
         try:
-            part()
+            done = part()
         except Exception as error:
-            failed = error
-        told = self.exchange(topic, "" if failed is None else str(failed) or repr(failed))
-        if failed is not None:
-            raise failed
-        for process, words in enumerate(told):
+            self.exchange(topic, str(error) or repr(error))
+            raise
+        for process, words in enumerate(self.exchange(topic, "")):
             if words:
                 raise OtherFailed(f"process {process}: {words}")
+        return done
+
+    def all_end(self, why: str = "", seconds: float = 60.0) -> bool:
+        """Whether all processes come to their end within some seconds; `why` is for the others."""
+        try:
+            if why:
+                self._client.key_value_set(f"{END}/{self.process}", why)
+            self._client.wait_at_barrier(END, int(1000 * seconds))
+        except (RuntimeError, ValueError):
+            return False
+        return True
 
     @contextmanager
     def watch(self) -> Iterator[None]:
