@@ -78,7 +78,7 @@ def train(
     given = config
     config = team.together("config", lambda: resolved(given))
     same_config(team, config)
-    plan = plan_of(config)
+    plan = team.together("plan", lambda: plan_of(config))
     start = None if source is None else team.together("from", lambda: _start(source, plan))
     same_data(team, plan, start)
     with ExitStack() as open_:
