@@ -377,13 +377,14 @@ def test_the_whole_command(monkeypatch, tmp_path, images, capsys):
 
 def test_rows_of_an_earlier_command_are_kept(monkeypatch, tmp_path, images, capsys):
     monkeypatch.setattr(federated_data, "images_of", lambda name, folder: images)
-    for _ in range(3):
-        run_cli(
-            monkeypatch, "--dataset", "cifar10", "--protocol", "released", "--local-steps", 2,
-            "--clients-per-round", 4, "--methods", "untrained", "--seeds", 1, "--out", tmp_path,
-        )  # fmt: skip
-    names = {path.name for path in tmp_path.glob("*.json")}
-    assert names == {"rows.json", "rows-1.json", "rows-2.json"}
+    (tmp_path / "rows.json").write_text("earlier")
+    (tmp_path / "rows-1.json").write_text("earliest")
+    run_cli(
+        monkeypatch, "--dataset", "cifar10", "--protocol", "released", "--local-steps", 2,
+        "--clients-per-round", 4, "--methods", "untrained", "--seeds", 1, "--out", tmp_path,
+    )  # fmt: skip
+    assert (tmp_path / "rows-1.json").read_text() == "earliest"
+    assert (tmp_path / "rows-2.json").read_text() == "earlier"
     assert str(tmp_path / "rows-2.json") in capsys.readouterr().out
 
 

@@ -279,7 +279,7 @@ def test_a_damaged_checkpoint_is_passed_over(run, whole, capsys):
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("method", ["pfedme", "ditto"])
+@pytest.mark.parametrize("method", [pytest.param("pfedme", marks=pytest.mark.slow), "ditto"])
 def test_a_federated_run_goes_on_with_the_same_clients(method, tmp_path, capsys):
     """Who is lost and who is late depends on the number of the round, not on where a run began."""
     problem = Synthetic(n=6, samples=20, features=4, classes=3, unequal=True)
