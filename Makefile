@@ -17,7 +17,7 @@ test-slow: .venv/.test
 	$(BIN)/python -m pytest -q -m slow
 
 test-kill: .venv/.test
-	$(BIN)/python -m pytest -q tests/run/test_killed.py -m slow
+	$(BIN)/python -m pytest -q tests/runs/test_killed.py -m slow
 
 test-flower: .venv/.test
 	$(BIN)/python -m pytest -q tests/flower

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 from common import CHUNK, HYPER, LOSS, NET, interleave, machine, many_sines, ratio, table, training
-from moml.algorithms.memory import parted
+from moml.algorithms.parts.memory import parted
 from moml.algorithms.recipes import method
-from moml.run.config import Config
-from moml.run.job import many, plan_of
-from moml.run.starts import STARTS
+from moml.config.config import Config
+from moml.config.starts import STARTS
+from moml.runs.job import many, plan_of
 from moml.runtime.simulate import compiled
 
 SEEDS = 5

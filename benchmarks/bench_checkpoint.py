@@ -22,11 +22,11 @@ os.environ.setdefault("NPROC", str(os.cpu_count()))  # before JAX starts
 import jax
 
 from common import machine
-from moml.run.checkpoint import Checkpoints
-from moml.run.config import Config
-from moml.run.job import Job, single
-from moml.run.problems import Sine
-from moml.run.session import strong
+from moml.config.config import Config
+from moml.config.problems import Sine
+from moml.runs.job import Job, single
+from moml.runs.session import strong
+from moml.storage.checkpoint import Checkpoints
 
 PAIRS, TIMES, BUDGET = 6, 3, 45  # no further pair once so many seconds have gone by
 # A small step and memories filled before training: all of them are numbers, and stay finite.

@@ -27,12 +27,12 @@ import jax
 import numpy as np
 
 from common import CHUNK, HYPER, LOSS, NET, Timing, machine, many_sines, ratio, table, training
-from moml.algorithms.adapt import all_leaves, named
+from moml.algorithms.parts.adapt import all_leaves, named
 from moml.algorithms.recipes import method
-from moml.run.disk import Disk, split
-from moml.run.rows_file import layout_of
-from moml.run.rows_on_disk import RowsOnDisk
-from moml.run.undo import Undo
+from moml.storage.rows_file import layout_of
+from moml.storage.rows_on_disk import RowsOnDisk
+from moml.storage.undo import Undo
+from moml.training.disk import Disk, split
 from moml.types import Algorithm, Tasks
 
 SPAN = 5  # chunks in a turn

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from common import machine
-from moml.flower import deploy, run
-from moml.flower.folder import init
-from moml.flower.learning import server_of
-from moml.run.config import check
-from moml.run.starts import STARTS
+from moml.config.config import check
+from moml.config.starts import STARTS
+from moml.flower.app.learning import server_of
+from moml.flower.local import deploy, run
+from moml.flower.local.folder import init
 from moml.runtime.account import nbytes
 from proxy import Proxy
 

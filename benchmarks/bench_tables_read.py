@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from moml.data.columns import learn_columns
-from moml.data.groups import group, split
-from moml.data.table import Table, read_table
+from moml.data.table.columns import learn_columns
+from moml.data.table.frame import Table, read_table
+from moml.data.table.groups import group, split
 
 TASKS, ROWS, TURNS = 100_000, 20, 3
 TEXTS = ["city", "device"]

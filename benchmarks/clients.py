@@ -12,7 +12,7 @@ import torch
 
 import common  # noqa: F401  sets the threads before JAX starts
 from moml.algorithms.recipes import method
-from moml.data.sets import load
+from moml.data.images.sets import load
 from moml.errors import DataError
 from moml.models import cross_entropy, mlp
 from moml.runtime.simulate import compiled, stretch

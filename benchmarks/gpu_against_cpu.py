@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import moml
-from moml.algorithms.adapt import gradient_steps
-from moml.run.evaluate import errors_on
-from moml.run.train import init_key
+from moml.algorithms.parts.adapt import gradient_steps
 from moml.runtime import simulate
+from moml.training.compose import init_key
+from moml.training.evaluate import errors_on
 
 NET = moml.mlp(1, 40, 40, 1)
 LOSS = moml.mse(NET.predict)

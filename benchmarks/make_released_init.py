@@ -2,7 +2,7 @@
 
 torch's default initialisation of 1-40-40-1 after torch.manual_seed(1234). Needs torch; run once:
 
-    python benchmarks/make_released_init.py src/moml/paper/released_sine.npz
+    python benchmarks/make_released_init.py src/moml/paper/sine/released.npz
 """
 
 import sys

@@ -9,13 +9,13 @@ import pytest
 
 import moml
 
-ROOMS = ["types", "data", "tasks", "models", "algorithms", "runtime", "run", "report", "cli"]
-RANK = {room: i for i, room in enumerate(ROOMS)} | {
-    "errors": 0,
-    "paper": 7,
-    "flower": 7,
-    "estimator": 7,
-}
+ROOMS = [
+    *("types", "data", "tasks", "models", "algorithms", "runtime", "storage", "training"),
+    *("config", "runs", "tabular", "serving", "flower", "report", "paper", "cli"),
+]
+RANK = {room: i for i, room in enumerate(ROOMS)}
+RANK |= {"errors": RANK["types"], "estimator": RANK["tabular"]}
+ALONE = "moml.serving.moml_serve"  # copied into exports, where there is no moml
 SOURCE = Path(moml.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -47,6 +47,19 @@ def test_imports_point_left(path):
         if parts[0] == "moml" and len(parts) > 1:
             assert parts[1] in RANK, f"{room} imports {name} from the top instead of its room"
             assert RANK[parts[1]] <= RANK[room], f"{room} imports {name}, which lies to its right"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_predictor_stands_alone(path):
+    if path.name == "moml_serve.py":
+        assert not [name for name in imports(path) if name.split(".")[0] == "moml"]
+    assert ALONE not in imports(path)
+
+
+def test_rooms_are_small():
+    folders = {path.parent for path in FILES}
+    crowded = {folder.name: n for folder in folders if (n := len(list(folder.glob("*.py")))) > 16}
+    assert not crowded
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import moml
-from moml.algorithms.personal import personal_step
+from moml.algorithms.parts.personal import personal_step
 from moml.types import Hyper, Task
 
 NET = moml.mlp(20, 100, 100, 1)
@@ -14,7 +14,7 @@ LOSS = moml.mse(NET.predict)
 
 def temporary_bytes(make, steps):
     adapt = make(LOSS, steps)
-    step = personal_step(LOSS, adapt, moml.algorithms.memory.none())
+    step = personal_step(LOSS, adapt, moml.algorithms.parts.memory.none())
     samples = moml.Batch(jnp.zeros((50, 20)), jnp.zeros((50, 1)))
     hyper = jax.tree.map(jnp.asarray, Hyper(0.1))
     meta = adapt.init(NET.init(jax.random.key(0)), hyper)

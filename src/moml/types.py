@@ -91,7 +91,7 @@ class Hyper(NamedTuple):
 
 
 class Adapt(NamedTuple):
-    """An adaptation A. Any differentiable map will do; see `moml.algorithms.adapt`."""
+    """An adaptation A. Any differentiable map will do; see `moml.algorithms.parts.adapt`."""
 
     init: Callable[[Params, Hyper], Meta]
     start: Callable[[Meta], Personal]  # w, seen as personal parameters

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.algorithms.heads import LinearHead
+from moml.algorithms.parts.heads import LinearHead
 from moml.models import cross_entropy, masked_mean
 from moml.tasks import from_arrays
 from moml.tasks.sampler import draw, fetch

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from moml.algorithms.adapt import gradient_steps, layer_steps, learned_steps, named
-from moml.algorithms.curvature import exact, finite_difference, first_order
-from moml.algorithms.heads import closed_form
-from moml.algorithms.memory import none
-from moml.algorithms.personal import personal_step
+from moml.algorithms.parts.adapt import gradient_steps, layer_steps, learned_steps, named
+from moml.algorithms.parts.curvature import exact, finite_difference, first_order
+from moml.algorithms.parts.heads import closed_form
+from moml.algorithms.parts.memory import none
+from moml.algorithms.parts.personal import personal_step
 from moml.types import Need
 from tests.algorithms.common import (
     HEAD,

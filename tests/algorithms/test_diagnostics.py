@@ -8,10 +8,10 @@ import numpy as np
 import optax
 import pytest
 
-from moml.algorithms.adapt import gradient_steps
-from moml.algorithms.diagnostics import diagnose, samples_of, tracking_error
-from moml.algorithms.memory import debiased_ema, ema
-from moml.algorithms.moml import single_node
+from moml.algorithms.parts.adapt import gradient_steps
+from moml.algorithms.parts.memory import debiased_ema, ema
+from moml.algorithms.single.diagnostics import diagnose, samples_of, tracking_error
+from moml.algorithms.single.moml import single_node
 from moml.errors import ConfigError
 from moml.tasks import sine
 from moml.types import Need

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.adapt import gradient_steps, layer_steps, learned_steps, named
-from moml.algorithms.heads import closed_form
-from moml.algorithms.memory import none
-from moml.algorithms.personal import personal_step
+from moml.algorithms.parts.adapt import gradient_steps, layer_steps, learned_steps, named
+from moml.algorithms.parts.heads import closed_form
+from moml.algorithms.parts.memory import none
+from moml.algorithms.parts.personal import personal_step
 from moml.algorithms.recipes import method
-from moml.algorithms.spider import Cycle
+from moml.algorithms.single.spider import Cycle
 from moml.tasks.sampler import draw
 from moml.types import Hyper, Need, Task
 from tests.algorithms.common import (

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import moml
 from moml import match_beta
-from moml.algorithms.matching import match_restart
+from moml.algorithms.single.matching import match_restart
 from moml.errors import ConfigError
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms import memory
-from moml.algorithms.adapt import gradient_steps, learned_steps, named
+from moml.algorithms.parts import memory
+from moml.algorithms.parts.adapt import gradient_steps, learned_steps, named
 from moml.errors import ConfigError
 from moml.types import Hyper
 from tests.algorithms.common import HYPER, N, flat, loss, quick_jit, sigmoid_world

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import moml
-from moml.algorithms.memory import debiased_ema, ema, parted
-from moml.algorithms.packed import mixed, packed, rounded, widened
+from moml.algorithms.parts.memory import debiased_ema, ema, parted
+from moml.algorithms.parts.packed import mixed, packed, rounded, widened
+from moml.config.config import check
+from moml.config.starts import STARTS
 from moml.errors import ConfigError
-from moml.run.config import check
-from moml.run.starts import STARTS
 from moml.types import Hyper
 
 F = jnp.float32

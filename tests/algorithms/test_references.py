@@ -9,10 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from moml.algorithms.adapt import learned_steps, named
-from moml.algorithms.heads import closed_form
-from moml.algorithms.moml import TwoBatches
+from moml.algorithms.parts.adapt import learned_steps, named
+from moml.algorithms.parts.heads import closed_form
 from moml.algorithms.recipes import RECIPES, method
+from moml.algorithms.single.moml import TwoBatches
 from moml.errors import ConfigError
 from moml.types import Hyper
 from tests.algorithms.common import (

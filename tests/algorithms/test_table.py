@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.adapt import named, shrinking_steps
-from moml.algorithms.heads import LinearHead, closed_form
-from moml.algorithms.summary import summary_of
-from moml.algorithms.table import Shape, candidates, parts
+from moml.algorithms.parts.adapt import named, shrinking_steps
+from moml.algorithms.parts.heads import LinearHead, closed_form
+from moml.algorithms.tabular.members import Shape, candidates, parts
+from moml.algorithms.tabular.summary import summary_of
 from moml.models.table import knots
 from moml.types import Batch, Hyper
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from moml.algorithms.recipes import method
-from moml.algorithms.theory import (
+from moml.algorithms.single.theory import (
     check_eta0,
     estimate_smoothness,
     largest_eta0,

@@ -4,8 +4,9 @@ import shutil
 import numpy as np
 import pytest
 
-from moml.data import cache, load
-from moml.data.images import by_class
+from moml.data import load
+from moml.data.images import cache
+from moml.data.images.arrays import by_class
 from tests.data import made
 
 

@@ -4,8 +4,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from moml.data import cifar
-from moml.data.cifar_files import LAYOUTS, files, places
+from moml.data.images import cifar
+from moml.data.images.cifar_files import LAYOUTS, files, places
 from moml.errors import DataError
 from tests.data import made
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moml.data import as_table, learn_columns, read_table
-from moml.data.columns import Columns
-from moml.data.inputs import CLIP, scale_of
+from moml.data.table.columns import Columns
+from moml.data.table.inputs import CLIP, scale_of
 from moml.errors import DataError
 
 N = 40

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from moml.data.fetch import download
+from moml.data.images.fetch import download
 from moml.errors import DataError
 
 BODY = np.random.default_rng(0).bytes(1_000_003)

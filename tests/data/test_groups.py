@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moml.data import as_table, learn_columns
-from moml.data.groups import _place, group, split, weights
-from moml.data.summary import describe
+from moml.data.table.groups import _place, group, split, weights
+from moml.data.table.summary import describe
 from moml.errors import ConfigError, DataError
 
 

@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from moml.data import mnist
+from moml.data.images import mnist
 from moml.errors import DataError
 from tests.data import made
 

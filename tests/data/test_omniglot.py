@@ -6,7 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from moml.data import omniglot, stacked
+from moml.data import stacked
+from moml.data.images import omniglot
 from moml.errors import DataError
 from tests.data import made
 

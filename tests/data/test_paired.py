@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moml.data import dirichlet, half_and_half, paired_halves, paired_shares, pathological
-from moml.data.paired import most_of_each
-from moml.data.partition import per_client
+from moml.data.split.paired import most_of_each
+from moml.data.split.partition import per_client
 from moml.errors import ConfigError, DataError
 
 quick = settings(max_examples=40, deadline=None)

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from moml.data import by_group, counts, dirichlet, half_and_half, load, pathological, per_client
-from moml.data.images import by_class
+from moml.data.images.arrays import by_class
 from moml.errors import ConfigError, DataError
 
 SPLITS = [

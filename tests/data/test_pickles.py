@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 
-from moml.data.pickles import loads
+from moml.data.images.pickles import loads
 from moml.errors import DataError
 from tests.data import made
 

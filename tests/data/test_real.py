@@ -11,8 +11,8 @@ import pytest
 
 from moml.cli import main
 from moml.data import SETS, counts, load, stacked
-from moml.data.cifar import read as read_cifar
-from moml.data.sets import _place
+from moml.data.images.cifar import read as read_cifar
+from moml.data.images.sets import _place
 
 
 @pytest.fixture(scope="module")

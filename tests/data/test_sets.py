@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from moml.cli import main
-from moml.data import SETS, check, counts, data_folder, load, mnist, sets, stacked
-from moml.data.catalog import Archive
-from moml.data.images import by_class
+from moml.data import SETS, check, counts, data_folder, load, stacked
+from moml.data.images import mnist, sets
+from moml.data.images.arrays import by_class
+from moml.data.images.catalog import Archive
 from moml.errors import ConfigError, DataError
 from tests.data import made
 from tests.data.test_fetch import server as server

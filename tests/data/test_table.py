@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 from moml.data import as_table, read_table, write_table
-from moml.data import csv_files as csv_module
-from moml.data.table import labels
+from moml.data.table import csv_files as csv_module
+from moml.data.table.frame import labels
 from moml.errors import DataError
 
 DAY = datetime.datetime(2024, 2, 29, 13, 30)

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from moml.data import as_table, read_table, write_table
-from moml.data import csv_files as csv_module
+from moml.data.table import csv_files as csv_module
 from moml.errors import DataError
 
 

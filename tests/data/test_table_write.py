@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from moml.data import extend_table, read_table, write_table
-from moml.data import table_write as module
+from moml.data.table import write as module
 from moml.errors import DataError
 
 GIVEN = 'id,n,w\n007,NA,"x, ""y"""\n8,,\n9,1e3,"a\nb"\n'

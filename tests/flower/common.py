@@ -6,16 +6,16 @@ import jax
 import numpy as np
 from flwr.app import Context, RecordDict
 
-from moml.flower.learning import server_of
-from moml.flower.server_app import State
-from moml.flower.server_app import app as server_app
-from moml.flower.settings import DEFAULTS, read
-from moml.run.checkpoint import Checkpoints
-from moml.run.config import Config, check
-from moml.run.job import single
-from moml.run.metrics import read as read_rows
-from moml.run.problems import Sine
-from moml.run.toml import dump
+from moml.config.config import Config, check
+from moml.config.problems import Sine
+from moml.config.toml import dump
+from moml.flower.app.learning import server_of
+from moml.flower.app.server_app import State
+from moml.flower.app.server_app import app as server_app
+from moml.flower.app.settings import DEFAULTS, read
+from moml.runs.job import single
+from moml.storage.checkpoint import Checkpoints
+from moml.storage.metrics import read as read_rows
 from tests.flower.grid import InProcess
 
 SMALL = Config(

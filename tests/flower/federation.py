@@ -10,11 +10,11 @@ import jax
 import numpy as np
 
 from moml.cli import run as moml
-from moml.flower.folder import Places
-from moml.flower.run import rounds
-from moml.run.toml import dump
+from moml.config.toml import dump
+from moml.flower.local.folder import Places
+from moml.flower.local.run import rounds
 from tests.flower.common import model, simulated
-from tests.run.processes import begun, ended, finished
+from tests.support.processes import begun, ended, finished
 
 
 class Federation:

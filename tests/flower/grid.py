@@ -8,7 +8,7 @@ from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from moml.flower.client_app import app as moml_app
+from moml.flower.app.client_app import app as moml_app
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 

@@ -13,14 +13,14 @@ import tomllib
 import pytest
 
 from moml.cli import run as moml
+from moml.config.toml import load
 from moml.errors import ConfigError, Diverged, FlowerError
-from moml.flower import deploy, processes, run
-from moml.flower.certificates import make_certificates, make_key
-from moml.flower.deploy import deployed, down, up
-from moml.flower.folder import Places, toml
-from moml.flower.processes import Process, begin, stop, table
-from moml.flower.settings import DEFAULTS
-from moml.run.toml import load
+from moml.flower.app.settings import DEFAULTS
+from moml.flower.local import deploy, processes, run
+from moml.flower.local.certificates import make_certificates, make_key
+from moml.flower.local.deploy import deployed, down, up
+from moml.flower.local.folder import Places, toml
+from moml.flower.local.processes import Process, begin, stop, table
 
 STUBBORN = """
 import signal, subprocess, sys, time
@@ -51,7 +51,7 @@ def wait(condition):
 def test_init_writes_an_app_and_the_experiment(places, capsys):
     app = tomllib.loads((places.root / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     assert app["config"] == DEFAULTS
-    assert app["components"]["clientapp"] == "moml.flower.client_app:app"
+    assert app["components"]["clientapp"] == "moml.flower.app.client_app:app"
     assert load(places.config) == load("synthetic-clients")
     assert places.home.stat().st_mode & 0o777 == 0o700
     assert "insecure = false" in places.connections.read_text()
@@ -248,7 +248,7 @@ def test_a_run_that_is_done_is_not_resumed(places):
 
 
 def test_without_flower_its_extra_is_named(places, monkeypatch):
-    from moml.flower import folder
+    from moml.flower.local import folder
 
     monkeypatch.setattr(folder.shutil, "which", lambda *_, **__: None)
     with pytest.raises(ConfigError, match=r"pip install 'moml\[flower\]'"):

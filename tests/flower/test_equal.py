@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moml.run.problems import Synthetic
+from moml.config.problems import Synthetic
 from tests.flower.common import federated, nodes, serve, settings, simulated, small
 from tests.flower.grid import InProcess
-from tests.run.small_mnist import TINY, count_as_whole, write
+from tests.support.small_mnist import TINY, count_as_whole, write
 
 METHODS = {
     "localmoml": {"method": "localmoml"},

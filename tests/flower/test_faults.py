@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from flwr.app import Error, Message
 
-from moml.flower.client_app import app as moml_app
-from moml.flower.control import flwr
-from moml.flower.folder import NAME
-from moml.flower.processes import table
-from moml.run.toml import dump
+from moml.config.toml import dump
+from moml.flower.app.client_app import app as moml_app
+from moml.flower.local.control import flwr
+from moml.flower.local.folder import NAME
+from moml.flower.local.processes import table
 from tests.flower.common import federated, model, small
 from tests.flower.federation import equal_to_the_simulator, federation
 from tests.flower.test_equal import METHODS
-from tests.run.processes import cache, ended  # noqa: F401
+from tests.support.processes import cache, ended  # noqa: F401
 
 pytestmark = pytest.mark.slow
 CARRIED = {"carried": True, "tasks_per_step": 6}  # all of the 6 tasks, in every round
@@ -139,7 +139,7 @@ BAD = """
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.clientapp import ClientApp
-from moml.flower.client_app import app as good
+from moml.flower.app.client_app import app as good
 
 app = ClientApp()
 
@@ -163,7 +163,7 @@ def spoiled(places):
     """An app whose second node answers with NaN, and whose third with another shape."""
     (places.root / "bad_client.py").write_text(BAD)
     file = places.root / "pyproject.toml"
-    text = file.read_text().replace("moml.flower.client_app:app", "bad_client:app")
+    text = file.read_text().replace("moml.flower.app.client_app:app", "bad_client:app")
     file.write_text(text.replace('["pyproject.toml"]', '["pyproject.toml", "bad_client.py"]'))
 
 

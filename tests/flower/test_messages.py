@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
-from moml.flower.client_app import app
-from moml.flower.learning import server_of
-from moml.flower.records import arrays_of
+from moml.flower.app.client_app import app
+from moml.flower.app.learning import server_of
+from moml.flower.app.records import arrays_of
 from tests.flower.common import federated, model, nodes, serve, settings, small
 from tests.flower.grid import InProcess
 

@@ -5,10 +5,10 @@ import pytest
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideAdaptiveClipping, FedAvg
 
+from moml.config.problems import Synthetic
 from moml.errors import ConfigError
-from moml.flower.client_app import app
-from moml.flower.settings import read
-from moml.run.problems import Synthetic
+from moml.flower.app.client_app import app
+from moml.flower.app.settings import read
 from tests.flower.common import federated, nodes, serve, settings, small
 from tests.flower.grid import InProcess
 

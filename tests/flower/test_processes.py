@@ -10,7 +10,7 @@ from moml.cli import run as moml
 from moml.errors import ConfigError
 from tests.flower.common import small
 from tests.flower.federation import equal_to_the_simulator, federation
-from tests.run.processes import cache  # noqa: F401
+from tests.support.processes import cache  # noqa: F401
 
 SEED = 7  # an experiment is built once in a process, and here with float32
 

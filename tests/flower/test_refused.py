@@ -17,14 +17,14 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from moml.flower.certificates import make_key
-from moml.flower.control import flwr, online
-from moml.flower.deploy import deployed
-from moml.flower.folder import NAME, environment
-from moml.flower.processes import begin, stop
+from moml.flower.local.certificates import make_key
+from moml.flower.local.control import flwr, online
+from moml.flower.local.deploy import deployed
+from moml.flower.local.folder import NAME, environment
+from moml.flower.local.processes import begin, stop
 from tests.flower.common import small
 from tests.flower.federation import federation
-from tests.run.processes import cache  # noqa: F401
+from tests.support.processes import cache  # noqa: F401
 
 pytestmark = pytest.mark.slow
 REFUSED = {  # and what Flower says to it

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moml.errors import ConfigError
-from moml.run.arrays import read_arrays
+from moml.storage.arrays import read_arrays
 from tests.flower.common import federated, nodes, serve, settings, small
 from tests.flower.grid import InProcess
 

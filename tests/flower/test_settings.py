@@ -5,11 +5,11 @@ from pathlib import Path
 import jax
 import pytest
 
+from moml.config.starts import STARTS
+from moml.config.toml import dump
 from moml.errors import ConfigError
-from moml.flower.client_app import keep_compiled
-from moml.flower.settings import DEFAULTS, Node, node_of, read
-from moml.run.starts import STARTS
-from moml.run.toml import dump
+from moml.flower.app.client_app import keep_compiled
+from moml.flower.app.settings import DEFAULTS, Node, node_of, read
 
 WHERE = {"partition-id": 1, "num-partitions": 3}
 

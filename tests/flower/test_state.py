@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from flwr.app import RecordDict
 
-from moml.algorithms.memory import Ema
+from moml.algorithms.parts.memory import Ema
 from moml.errors import CheckpointError
-from moml.flower.state import Place, keep, recall
+from moml.flower.app.state import Place, keep, recall
 
 
 def row(seed):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from moml.run.problems import Table
+from moml.config.problems import Table
 from tests.flower.common import nodes, serve, settings, simulated, small
 from tests.flower.grid import InProcess
 

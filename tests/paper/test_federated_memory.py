@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from moml.cli import main
-from moml.data.images import by_class
-from moml.paper import federated_data, federated_memory
-from moml.paper.federated_memory import Study, verdicts
+from moml.data.images.arrays import by_class
+from moml.paper.federated import data as federated_data
+from moml.paper.federated import memory as federated_memory
+from moml.paper.federated.memory import Study, verdicts
 
 
 def made(split, each, seed):

@@ -8,21 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.rounds import rounds
+from moml.algorithms.federated.rounds import rounds
 from moml.cli import main
-from moml.data.images import by_class
+from moml.data.images.arrays import by_class
 from moml.models import cross_entropy
-from moml.paper import federated_data
-from moml.paper.federated import picked, rows_of, run_cell, scores_of
-from moml.paper.federated_cells import Cell, cells, compose, decays_twice, rounds_in, with_quirks
-from moml.paper.federated_data import drawn, half, problem_of
-from moml.paper.federated_protocols import GRIDS, PRINTED, PROTOCOLS
-from moml.paper.federated_score import reading, scorer
-from moml.paper.released_federated import bare_mlp, builder, stale_pfedme
-from moml.report import federated_figure
-from moml.run.client_scores import figures
-from moml.run.sweep import means_to_choose_by
+from moml.paper.federated import data as federated_data
+from moml.paper.federated import figure as federated_figure
+from moml.paper.federated.cells import Cell, cells, compose, decays_twice, rounds_in, with_quirks
+from moml.paper.federated.data import drawn, half, problem_of
+from moml.paper.federated.protocols import GRIDS, PRINTED, PROTOCOLS
+from moml.paper.federated.released import bare_mlp, builder, stale_pfedme
+from moml.paper.federated.score import reading, scorer
+from moml.paper.federated.table import picked, rows_of, run_cell, scores_of
+from moml.runs.client_scores import figures
 from moml.tasks.sampler import draw, fetch
+from moml.training.sweep import means_to_choose_by
 from moml.types import Batch, Hyper, Task, Visit
 
 HYPER = jax.tree.map(jnp.asarray, Hyper(0.001, 0.7, 0.003, 1.0))

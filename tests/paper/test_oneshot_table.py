@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import moml
-from moml.algorithms.adapt import gradient_steps
+from moml.algorithms.parts.adapt import gradient_steps
 from moml.cli import main, run
-from moml.paper import oneshot_search, oneshot_tasks, released
-from moml.paper.oneshot import row_of, run_cell
-from moml.paper.oneshot_plan import CHOSEN, OFFERED, OURS, cells, names_of, plan_of, tuned
-from moml.paper.oneshot_score import EPISODES, TEST, accuracies, episode, nearest_image
-from moml.paper.oneshot_tasks import SETTINGS, look_of, problem_of
+from moml.paper.oneshot import search as oneshot_search
+from moml.paper.oneshot import tasks as oneshot_tasks
+from moml.paper.oneshot.plan import CHOSEN, OFFERED, OURS, cells, names_of, plan_of, tuned
+from moml.paper.oneshot.score import EPISODES, TEST, accuracies, episode, nearest_image
+from moml.paper.oneshot.table import row_of, run_cell
+from moml.paper.oneshot.tasks import SETTINGS, look_of, problem_of
+from moml.paper.sine import released
 from moml.types import Hyper, Need
 
 ROW = [

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import moml
-from moml.paper.shots import FULL, SHOTS, Place, Plan, Surface
-from moml.paper.shots_verdict import excess, floors, rows_of, surfaces_of, verdicts
+from moml.paper.shots.study import FULL, SHOTS, Place, Plan, Surface
+from moml.paper.shots.verdict import excess, floors, rows_of, surfaces_of, verdicts
 
 PLAN = Plan(steps=(1, 10), seeds=3)
 BETAS, ETAS = np.array([1.0, 0.5, 0.25]), np.array([0.001, 0.01])

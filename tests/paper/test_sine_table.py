@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import moml
-from moml.algorithms import memory as memories
-from moml.algorithms.adapt import gradient_steps
-from moml.algorithms.curvature import first_order
-from moml.paper import released
-from moml.paper.protocols import NAMED, PRINTED, PROTOCOLS
-from moml.paper.search import Variant, add_to, best, read_settings, search, write_settings
-from moml.paper.sine import (
+from moml.algorithms.parts import memory as memories
+from moml.algorithms.parts.adapt import gradient_steps
+from moml.algorithms.parts.curvature import first_order
+from moml.paper.sine import released
+from moml.paper.sine.protocols import NAMED, PRINTED, PROTOCOLS
+from moml.paper.sine.score import LOSS, NET
+from moml.paper.sine.search import Variant, add_to, best, read_settings, search, write_settings
+from moml.paper.sine.table import (
     SETTINGS,
     cells,
     compose,
@@ -22,7 +23,6 @@ from moml.paper.sine import (
     row_of,
     run_cell,
 )
-from moml.paper.sine_score import LOSS, NET
 from moml.types import Hyper, Need, Task, Visit
 
 HYPER = jax.tree.map(jnp.asarray, Hyper(0.01, 0.1, 0.01, 1.0))

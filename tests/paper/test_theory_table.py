@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.adapt import gradient_steps
-from moml.algorithms.diagnostics import diagnose, samples_of
+from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.recipes import method
+from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.errors import ConfigError
-from moml.paper import theory
-from moml.paper.logistic import LOSS, logistic, watched
-from moml.paper.theory import LINES, run_theory, squared_bias
-from moml.report.theory_figure import LOOKS, theory_figure
-from moml.run.train import run_key
+from moml.paper.theory import study as theory
+from moml.paper.theory.figure import LOOKS, theory_figure
+from moml.paper.theory.logistic import LOSS, logistic, watched
+from moml.paper.theory.study import LINES, run_theory, squared_bias
 from moml.tasks.sampler import draw, fetch
+from moml.training.compose import run_key
 from moml.types import Hyper
 from tests.algorithms.common import quick_jit
 

@@ -5,16 +5,17 @@ from dataclasses import replace
 import jax
 import pytest
 
+from moml.config.config import Config
+from moml.config.problems import Sine
 from moml.errors import Diverged
-from moml.report.page_runs import read_run
-from moml.report.page_scores import look
-from moml.run import runs, sweeps, table_fit
-from moml.run.config import Config
-from moml.run.problems import Sine
-from moml.run.tables import train_table
-from tests.run.processes import cached  # noqa: F401
-from tests.run.small_mnist import LATE, count_as_whole, write
-from tests.run.small_table import users
+from moml.report.page.runs import read_run
+from moml.runs import runs, sweeps
+from moml.runs.model_scores import look
+from moml.tabular import fit as table_fit
+from moml.tabular.tables import train_table
+from tests.support.processes import cached  # noqa: F401
+from tests.support.small_mnist import LATE, count_as_whole, write
+from tests.support.small_table import users
 
 SINE = Config(
     Sine(hidden=(8,)), method="moml-v1", iterations=60, log_every=10, score_every=20, k=2, shots=2,
@@ -37,7 +38,7 @@ def sine(place):
 @pytest.fixture(scope="module")
 def looked(sine):
     """What is computed of it for the page."""
-    return look(read_run(sine, sine.name), lambda: None)
+    return look(sine, read_run(sine, sine.name).config, lambda: None)
 
 
 @pytest.fixture(scope="module")

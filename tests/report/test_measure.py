@@ -1,6 +1,6 @@
-from moml.report.page_runs import MEASURES, measure_of
-from moml.run.config import PROBLEMS
-from moml.run.problems import Table
+from moml.config.config import PROBLEMS
+from moml.config.problems import Table
+from moml.report.page.runs import MEASURES, measure_of
 
 
 def test_every_problem_has_a_measure_and_a_table_two():

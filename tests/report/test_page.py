@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 
 import moml
-from moml.algorithms.diagnostics import samples_of, tracking_error
+from moml.algorithms.single.diagnostics import samples_of, tracking_error
+from moml.config import toml
 from moml.errors import CheckpointError, DataError
-from moml.report.page import report
-from moml.report.page_runs import read_run
-from moml.report.page_settings import bare
-from moml.run import manifest, sweeps, toml
-from moml.run.folder import Lock
-from moml.run.job import SCORED
-from moml.run.metrics import read
-from moml.run.record import record_of
-from moml.run.score import score
+from moml.report.page.page import report
+from moml.report.page.runs import read_run
+from moml.report.page.settings import bare
+from moml.runs import sweeps
+from moml.runs.job import SCORED
+from moml.runs.record import record_of
+from moml.runs.score import score
+from moml.storage import manifest
+from moml.storage.folder import Lock
+from moml.storage.metrics import read
 from tests.report.reading import Page
-from tests.run.small_mnist import command as program
+from tests.support.small_mnist import command as program
 
 
 def sound(path):
@@ -47,7 +49,7 @@ def page(path, *folders, scores=False):
 
 
 def test_a_sine_run_with_all_that_is_computed_of_it(sine, looked, tmp_path, monkeypatch):
-    monkeypatch.setattr("moml.report.page.look", lambda run, done: looked)
+    monkeypatch.setattr("moml.report.page.page.look", lambda folder, config, done: looked)
     made = page(tmp_path / "new" / "page.html", sine, scores=True)
     rows = read(sine / "metrics.jsonl")
     assert f"Its last score is {rows[-1]['score']:.4g}" in made.words
@@ -90,13 +92,13 @@ def test_tasks_that_diverge_do_not_spoil_the_pictures(sine, looked, tmp_path, mo
     ]
     fits = [fit._replace(after=np.full_like(fit.after, np.nan)) for fit in looked.fits]
     spoiled = looked._replace(levels=wild, fits=fits)
-    monkeypatch.setattr("moml.report.page.look", lambda run, done: spoiled)
+    monkeypatch.setattr("moml.report.page.page.look", lambda folder, config, done: spoiled)
     made = page(tmp_path / "page.html", sine, scores=True)
     assert "Beyond the picture, since some tasks diverge: inf at 1; inf at 2." in made.words
 
 
 def test_without_scores_nothing_is_computed(sine, tmp_path, monkeypatch):
-    monkeypatch.setattr("moml.report.page.look", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr("moml.report.page.page.look", lambda *_: pytest.fail("computed"))
     made = page(tmp_path / "page.html", sine)
     assert "Learning curves" in made.said("h3") and "Memory" not in made.said("h3")
 

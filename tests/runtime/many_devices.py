@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import tests.conftest  # noqa: F401  double precision, strict promotion
+from moml.algorithms.parts.schedule import decay_at
 from moml.algorithms.recipes import method
-from moml.algorithms.schedule import decay_at
 from moml.errors import ConfigError
 from moml.models import mlp, mse
 from moml.runtime import sharded, simulate

@@ -174,7 +174,7 @@ def test_a_processor_takes_as_many_clients_as_fit(monkeypatch):
         traced = jax.jit(m.algorithm.step).trace(state, visit, hyper)
         return traced.lower(lowering_platforms=(platform,)).as_text().count("stablehlo.while")
 
-    monkeypatch.setattr("moml.algorithms.rounds.CACHE", 3 * size)
+    monkeypatch.setattr("moml.algorithms.federated.rounds.CACHE", 3 * size)
     assert loops(m, "cuda") == loops(whole, "cuda") == loops(whole, "cpu") < loops(m, "cpu")
     (path, sliced), (all_at_once, end) = simulated(m), simulated(whole)
     assert_close(path, all_at_once, 1e-12)

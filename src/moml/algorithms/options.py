@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import optax
 
-from moml.algorithms.adapt import (
+from moml.algorithms.federated.rounds import ROWS
+from moml.algorithms.parts.adapt import (
     Leaves,
     all_leaves,
     gradient_steps,
@@ -16,12 +17,11 @@ from moml.algorithms.adapt import (
     learned_steps,
     no_leaves,
 )
-from moml.algorithms.curvature import exact, finite_difference, first_order
-from moml.algorithms.outer import is_direction
-from moml.algorithms.packed import ROWS as PACKED
-from moml.algorithms.packed import packed
-from moml.algorithms.rounds import ROWS
-from moml.algorithms.visits import Rows
+from moml.algorithms.parts.curvature import exact, finite_difference, first_order
+from moml.algorithms.parts.outer import is_direction
+from moml.algorithms.parts.packed import ROWS as PACKED
+from moml.algorithms.parts.packed import packed
+from moml.algorithms.parts.task_map import Rows
 from moml.errors import ConfigError, check_count
 from moml.types import Adapt, Memory, Params
 

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import optax
 
-from moml.algorithms import federated, single
-from moml.algorithms.adapt import named, no_leaves
-from moml.algorithms.federated import Work
+from moml.algorithms.federated import compositions as federated
+from moml.algorithms.federated.compositions import Work
 from moml.algorithms.options import (
     Options,
     check_options,
 )
-from moml.algorithms.outer import nasa
+from moml.algorithms.parts.adapt import named, no_leaves
+from moml.algorithms.parts.outer import nasa
+from moml.algorithms.single import compositions as single
 from moml.errors import ConfigError
 from moml.types import Adapt, Algorithm, Loss, Memory
 

@@ -11,11 +11,11 @@ import tyro
 
 import moml
 from moml.cli import after, runs, tables
-from moml.cli.border import places
 from moml.cli.data import Data, data
 from moml.cli.flower import Flower, flower
 from moml.cli.report import Report, report
 from moml.cli.reproduce import Table, reproduce
+from moml.cli.validation import places
 from moml.errors import MomlError, check_count
 
 
@@ -47,10 +47,10 @@ class Reproduce:
 
 def demo(command: Demo) -> None:
     """Train, score, print the table, and say where the picture is."""
-    from moml.paper.demo import ENTRIES, example_task, fitted, row_of, run_entry
+    from moml.paper.sine.demo import ENTRIES, example_task, fitted, row_of, run_entry
     from moml.report.figures import curves_and_fits
-    from moml.report.tables import print_rows
-    from moml.run.files import write_json
+    from moml.report.terminal.rows import print_rows
+    from moml.storage.files import write_json
 
     iterations = check_count("iterations", command.iterations)
     seeds = check_count("seeds", command.seeds)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from moml.cli.border import rows_file, some
 from moml.cli.tables import report
+from moml.cli.validation import rows_file, some
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Export:
 
 def export(command: Export) -> None:
     """Write the export, and say how it is used."""
-    from moml.run.export import export as exported
+    from moml.serving.export import export as exported
 
     out = exported(command.run, command.out, tasks=command.tasks)
     print(f"export: {out}")
@@ -43,7 +43,7 @@ class Forget:
 
 def forget(command: Forget) -> None:
     """Remove them, and say what cannot be removed."""
-    from moml.run.forget import forget as forgotten
+    from moml.serving.forget import forget as forgotten
 
     some("task", command.task)
     for line in forgotten(command.run, command.task):
@@ -74,7 +74,7 @@ class GoOn:
 
 def go_on(arguments: Sequence[str]) -> None:
     """Train on, say what was understood of the table, and print the scores."""
-    from moml.run.table_go_on import go_on_table
+    from moml.tabular.continuation import go_on_table
 
     command = tyro.cli(GoOn, args=arguments, prog="moml train")
     file = rows_file(command.json)

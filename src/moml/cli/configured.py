@@ -7,10 +7,10 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
+from moml.config.config import PROBLEMS, Config, check, kind_of
+from moml.config.starts import STARTS
+from moml.config.toml import load, words
 from moml.errors import ConfigError
-from moml.run.config import PROBLEMS, Config, check, kind_of
-from moml.run.starts import STARTS
-from moml.run.toml import load, words
 
 Own = TypeVar("Own")
 

@@ -59,7 +59,7 @@ def data(command: Data) -> None:
 
 def fetch(command: Fetch) -> None:
     """Download what is missing."""
-    from moml.data import sets
+    from moml.data.images import sets
 
     sets.by_name(command.name)
     folder = sets.data_folder(command.data_dir, must_exist=False)
@@ -75,7 +75,7 @@ def fetch(command: Fetch) -> None:
 
 def check(command: Check) -> None:
     """A line for each data set; an error where one that was asked for is missing or wrong."""
-    from moml.data import sets
+    from moml.data.images import sets
 
     folder = sets.data_folder(command.data_dir)
     names = command.names or list(sets.SETS)
@@ -93,7 +93,7 @@ def check(command: Check) -> None:
 
 def listing(command: Listing) -> None:
     """Every data set in a line."""
-    from moml.data.catalog import SETS
+    from moml.data.images.catalog import SETS
 
     for name, one in SETS.items():
         parts = [f"{split} {sum(each):,}" for split, each in one.counts.items()]

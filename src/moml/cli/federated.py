@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moml.cli.border import places, set_aside, some
+from moml.cli.validation import places, set_aside, some
 from moml.errors import DataError, check_count
 
 
@@ -71,13 +71,13 @@ class Memory:
 
 def memory(command: Memory) -> None:
     """Train every study; rows are on disk after each of them."""
-    from moml.paper import federated_memory as paper
-    from moml.paper.federated_cells import cells
-    from moml.paper.federated_data import images_of, problem_of
-    from moml.paper.federated_protocols import PROTOCOLS
-    from moml.report.federated_memory_figure import memory_figure, print_memory
-    from moml.run.files import write_json
-    from moml.run.problems import one_of
+    from moml.config.problems import one_of
+    from moml.paper.federated import memory as paper
+    from moml.paper.federated.cells import cells
+    from moml.paper.federated.data import images_of, problem_of
+    from moml.paper.federated.memory_figure import memory_figure, print_memory
+    from moml.paper.federated.protocols import PROTOCOLS
+    from moml.storage.files import write_json
 
     for name in ("seeds", "rounds", "local_steps", "clients_per_round"):
         check_count(name, getattr(command, name))
@@ -104,8 +104,8 @@ def memory(command: Memory) -> None:
 
 def tables(files: list[Path]) -> None:
     """The tables of rows made earlier, one a data set and protocol."""
-    from moml.report.federated_figure import in_order, print_federated, split_of
-    from moml.run.files import read_json
+    from moml.paper.federated.figure import in_order, print_federated, split_of
+    from moml.storage.files import read_json
 
     some("rows", files)
     rows = [row for file in files for row in read_json(file)]
@@ -129,11 +129,11 @@ def federated(command: Federated) -> None:
     """Train and test every cell; rows are on disk after each of them."""
     if command.rows is not None:
         return tables(command.rows)
-    from moml.paper import federated as table
-    from moml.paper.federated_cells import cells as cells_of
-    from moml.paper.federated_data import images_of, problem_of
-    from moml.report.federated_figure import accuracy_curves, print_federated
-    from moml.run.files import write_json
+    from moml.paper.federated import table
+    from moml.paper.federated.cells import cells as cells_of
+    from moml.paper.federated.data import images_of, problem_of
+    from moml.paper.federated.figure import accuracy_curves, print_federated
+    from moml.storage.files import write_json
 
     check_count("seeds", command.seeds)
     check_count("rounds", command.rounds)

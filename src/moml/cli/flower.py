@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from moml.cli.border import rows_file
+from moml.cli.validation import rows_file
 from moml.errors import check_count
-from moml.flower.settings import START
+from moml.flower.app.settings import START
 
 HEAD = f"{'round':>9}{'loss':>9}{'before':>9}{'after':>9}{'answered':>10}{'seconds':>9}"
 
@@ -89,9 +89,9 @@ def flower(command: Flower) -> None:
 
 def init(command: Init) -> None:
     """Write the folder."""
-    from moml.flower import folder
-    from moml.flower.settings import experiment_of
-    from moml.run.toml import dump, load
+    from moml.config.toml import dump, load
+    from moml.flower.app.settings import experiment_of
+    from moml.flower.local import folder
 
     folder.init(
         command.folder,
@@ -104,8 +104,8 @@ def init(command: Init) -> None:
 
 def up(command: Up) -> None:
     """Start what does not run."""
-    from moml.flower.deploy import up
-    from moml.flower.folder import opened
+    from moml.flower.local.deploy import up
+    from moml.flower.local.folder import opened
 
     nodes = None if command.nodes is None else check_count("nodes", command.nodes, below=1001)
     now, new = up(opened(command.folder), nodes, command.tls, command.data, shown=True)
@@ -116,10 +116,10 @@ def up(command: Up) -> None:
 
 def run(command: Run) -> None:
     """Run it, or go on with it; a line a round."""
-    from moml.flower import run as runs
-    from moml.flower.folder import opened
-    from moml.flower.rows import result_rows
-    from moml.run.files import write_json
+    from moml.flower.app.rows import result_rows
+    from moml.flower.local import run as runs
+    from moml.flower.local.folder import opened
+    from moml.storage.files import write_json
 
     file = rows_file(command.json)
     places = opened(command.folder)
@@ -153,8 +153,8 @@ def _show(row: dict[str, Any]) -> None:
 
 def down(command: Down) -> None:
     """Stop all of it."""
-    from moml.flower.deploy import down
-    from moml.flower.folder import opened
+    from moml.flower.local.deploy import down
+    from moml.flower.local.folder import opened
 
     stopped = down(opened(command.folder))
     told = f"{stopped} processes stopped" if stopped else "nothing was running"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moml.cli.border import places, set_aside, some
+from moml.cli.validation import places, set_aside, some
 from moml.errors import ConfigError, check_count
 
 
@@ -48,7 +48,7 @@ class OneshotSearch:
     """Trained side by side, with the whole grid."""
     iterations: int | None = None
     """Instead of each row's own."""
-    json: Path = Path("oneshot_settings.json")
+    json: Path = Path("settings.json")
     """File for what was chosen; what it has of other rows stays."""
     data_dir: Path | None = None
     """Folder of all data sets; by default what MOML_DATA says."""
@@ -56,11 +56,12 @@ class OneshotSearch:
 
 def oneshot(command: Oneshot) -> None:
     """Train and test every cell; rows are on disk after each of them."""
-    from moml.paper import oneshot as table
-    from moml.paper import oneshot_plan, oneshot_tasks
-    from moml.report.oneshot_figure import oneshot_figures, title_of
-    from moml.report.tables import print_accuracies
-    from moml.run.files import write_json
+    from moml.paper.oneshot import plan as oneshot_plan
+    from moml.paper.oneshot import table
+    from moml.paper.oneshot import tasks as oneshot_tasks
+    from moml.paper.oneshot.figure import oneshot_figures, title_of
+    from moml.report.terminal.rows import print_accuracies
+    from moml.storage.files import write_json
 
     check_count("seeds", command.seeds)
     if command.iterations is not None:
@@ -102,9 +103,9 @@ def oneshot(command: Oneshot) -> None:
 
 def search(command: OneshotSearch) -> None:
     """Search row after row; the file is on disk after each of them."""
-    from moml.paper import oneshot_search as searching
-    from moml.paper.oneshot_tasks import SETTINGS, images_of, look_of
-    from moml.run.files import writable_folder
+    from moml.paper.oneshot import search as searching
+    from moml.paper.oneshot.tasks import SETTINGS, images_of, look_of
+    from moml.storage.files import writable_folder
 
     check_count("seeds", command.seeds)
     if command.iterations is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from moml.cli import federated, oneshot
-from moml.cli.border import places, set_aside, some
+from moml.cli.validation import places, set_aside, some
 from moml.errors import ConfigError, check_count
 
 
@@ -47,7 +47,7 @@ class Search:
     """Trained side by side, with the whole grid."""
     iterations: int = 40_000
     """Of MAML; the other methods get as many samples."""
-    json: Path = Path("sine_settings.json")
+    json: Path = Path("settings.json")
     """File for the step sizes that were found; what it has of other variants stays."""
 
 
@@ -118,12 +118,12 @@ def _counts(seeds: int, iterations: int, k: list[int]) -> None:
 
 def sine(command: Sine) -> None:
     """Train and test every cell; rows are on disk after each of them."""
-    from moml.paper import sine as table
-    from moml.paper.protocols import PROTOCOLS
-    from moml.paper.sine_score import example_waves
+    from moml.paper.sine import table
+    from moml.paper.sine.protocols import PROTOCOLS
+    from moml.paper.sine.score import example_waves
     from moml.report.figures import fitted_curves, learning_curves
-    from moml.report.tables import print_beside_paper
-    from moml.run.files import write_json
+    from moml.report.terminal.rows import print_beside_paper
+    from moml.storage.files import write_json
 
     _counts(command.seeds, command.iterations, command.k)
     some("protocol", command.protocol)
@@ -165,10 +165,10 @@ def sine(command: Sine) -> None:
 
 def shots(command: Shots) -> None:
     """Train and test every surface; rows are on disk after each of them."""
-    from moml.paper import shots as study
-    from moml.paper import shots_verdict as judge
-    from moml.report.shots_figure import print_verdicts, shots_figure
-    from moml.run.files import read_json, write_json
+    from moml.paper.shots import study
+    from moml.paper.shots import verdict as judge
+    from moml.paper.shots.figure import print_verdicts, shots_figure
+    from moml.storage.files import read_json, write_json
 
     plan = study.FULL if command.full else study.Plan()
     ks = None if command.k is None else tuple(command.k)
@@ -196,10 +196,10 @@ def shots(command: Shots) -> None:
 
 def theory(command: Theory) -> None:
     """Measure every line; rows are on disk after each of them."""
-    from moml.paper import theory as study
-    from moml.report.tables import print_settings
-    from moml.report.theory_figure import theory_figure
-    from moml.run.files import write_json
+    from moml.paper.theory import study
+    from moml.paper.theory.figure import theory_figure
+    from moml.report.terminal.rows import print_settings
+    from moml.storage.files import write_json
 
     plan = study.FULL if command.full else study.QUICK
     if command.iterations is not None:
@@ -229,8 +229,8 @@ def theory(command: Theory) -> None:
 
 def search(command: Search) -> None:
     """Search, print each variant's best, and write the file of step sizes."""
-    from moml.paper import search as searching
-    from moml.run.files import writable_folder
+    from moml.paper.sine import search as searching
+    from moml.storage.files import writable_folder
 
     _counts(command.seeds, command.iterations, command.k)
     writable_folder(command.json.parent)

@@ -10,12 +10,12 @@ from typing import Annotated
 
 import tyro
 
-from moml.cli.border import rows_file
 from moml.cli.configured import parse
-from moml.cli.together import Together, Where, where
+from moml.cli.execution import Together, Where, where
+from moml.cli.validation import rows_file
+from moml.config.config import Config
 from moml.errors import ConfigError
-from moml.run.config import Config
-from moml.run.job import Job
+from moml.runs.job import Job
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ class _Nothing:
 def _report(
     rows: list[dict], title: str, file: Path | None, folder: Path, spent: dict | None = None
 ) -> None:
-    from moml.report.client_tables import cost_line, print_clients
-    from moml.report.tables import print_rows
-    from moml.run.files import write_json
+    from moml.report.terminal.clients import cost_line, print_clients
+    from moml.report.terminal.rows import print_rows
+    from moml.storage.files import write_json
 
     (print_clients if "group" in rows[0]["setting"] else print_rows)(rows, title)
     if spent is not None:
@@ -120,8 +120,8 @@ def _report(
 
 def train(arguments: Sequence[str]) -> None:
     """Begin a run; or, with --print-config NAME, write that configuration."""
-    from moml.run import runs
-    from moml.run.toml import dump
+    from moml.config.toml import dump
+    from moml.runs import runs
 
     if arguments[:1] == ["--print-config"]:
         config, _ = parse(arguments[1:], "moml train --print-config", _Nothing)
@@ -144,7 +144,7 @@ def train(arguments: Sequence[str]) -> None:
 
 def sweep(arguments: Sequence[str]) -> None:
     """Begin a sweep."""
-    from moml.run.sweeps import grid_from, sweep_run
+    from moml.runs.sweeps import grid_from, sweep_run
 
     config, own = parse(arguments, "moml sweep", Sweep)
     grid, file = grid_from(own.grid), rows_file(own.json) or own.out / "rows.json"
@@ -157,7 +157,7 @@ def sweep(arguments: Sequence[str]) -> None:
 
 def resume(command: Resume) -> None:
     """Go on with a run or a sweep."""
-    from moml.run import record, runs, sweeps
+    from moml.runs import record, runs, sweeps
 
     file = rows_file(command.json)
     with where(command, command.run) as (mesh, team):
@@ -179,7 +179,7 @@ def resume(command: Resume) -> None:
 
 
 def _end(config: Config, job: Job, folder: Path, file: Path | None, seconds: float) -> None:
-    from moml.run import runs
+    from moml.runs import runs
 
     if job.place is not None:
         print(job.place.told())
@@ -189,7 +189,7 @@ def _end(config: Config, job: Job, folder: Path, file: Path | None, seconds: flo
 
 def score(command: Score) -> None:
     """Score a run's model."""
-    from moml.run.score import score as scored
+    from moml.runs.score import score as scored
 
     file = rows_file(command.json)
     config, rows = scored(
@@ -205,7 +205,7 @@ def score(command: Score) -> None:
 
 def doctor(command: Doctor) -> None:
     """Print what there is; exit code 1 where the self-test fails."""
-    from moml.run.doctor import facts, identity
+    from moml.runs.doctor import facts, identity
 
     for name, value in facts():
         print(f"{name:<18}{value}")

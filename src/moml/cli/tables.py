@@ -7,7 +7,7 @@ from typing import Literal
 
 import tyro
 
-from moml.cli.border import rows_file, some
+from moml.cli.validation import rows_file, some
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Adapt:
 
 def train(arguments: Sequence[str]) -> None:
     """Train on a table, say what was understood of it, and print the scores."""
-    from moml.run.tables import train_table
+    from moml.tabular.tables import train_table
 
     command = tyro.cli(Train, args=arguments, prog="moml train")
     file = rows_file(command.json)
@@ -132,7 +132,7 @@ def train(arguments: Sequence[str]) -> None:
 
 def evaluate(command: Evaluate) -> None:
     """Print the scores of a run."""
-    from moml.run.tables import evaluate_table, load_table_run
+    from moml.tabular.tables import evaluate_table, load_table_run
 
     file = rows_file(command.json)
     run = load_table_run(command.run, command.model)
@@ -141,7 +141,7 @@ def evaluate(command: Evaluate) -> None:
 
 def predict(command: Predict) -> None:
     """Write the predictions, and say what there is to say about them."""
-    from moml.run.tables import load_table_run, predict_file
+    from moml.tabular.tables import load_table_run, predict_file
 
     remarks = predict_file(
         load_table_run(command.run, command.model),
@@ -158,7 +158,7 @@ def predict(command: Predict) -> None:
 
 def adapt(command: Adapt) -> None:
     """Write the personal models."""
-    from moml.run.tables import adapt_table, load_table_run
+    from moml.tabular.tables import adapt_table, load_table_run
 
     made = adapt_table(
         load_table_run(command.run, command.model), command.data, command.out, progress=True
@@ -168,8 +168,8 @@ def adapt(command: Adapt) -> None:
 
 def report(rows: list[dict], target: str, file: Path | None) -> None:
     """Print the scores, and write their rows where asked."""
-    from moml.report.table_scores import print_scores, verdict
-    from moml.run.files import write_json
+    from moml.report.terminal.table_scores import print_scores, verdict
+    from moml.storage.files import write_json
 
     print_scores(rows, target)
     print(verdict(rows))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from moml.data.partition import per_client
+from moml.data.split.partition import per_client
 from moml.errors import DataError
 from moml.report.figures import PALETTE, pyplot, save
 

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
-from moml.algorithms.rounds import where
-from moml.algorithms.visits import Each, One, Rows, added
+from moml.algorithms.federated.rounds import where
+from moml.algorithms.parts.task_map import Each, One, Rows, added
 from moml.tasks.parts import block_of
 from moml.tasks.sampler import fetch
 from moml.types import Memory, Tasks, Visit

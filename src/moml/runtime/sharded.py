@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from moml.algorithms.rounds import that_fit
-from moml.algorithms.schedule import Schedule, constant
+from moml.algorithms.federated.rounds import that_fit
+from moml.algorithms.parts.schedule import Schedule, constant
 from moml.errors import ConfigError
 from moml.runtime import simulate
 from moml.runtime.mesh import ROWS, WHOLE, held, shardings, specs

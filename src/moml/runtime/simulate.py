@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from moml.algorithms.schedule import Schedule, constant
+from moml.algorithms.parts.schedule import Schedule, constant
 from moml.tasks.sampler import draw, fetch
 from moml.types import Algorithm, Hyper, Info, Key, Need, Task, Tasks, Visit
 

@@ -1,0 +1,1 @@
+"""The federated methods: client updates, and the rounds that run them."""

@@ -1,0 +1,198 @@
+"""Rounds: sampled clients each do an update of their own, the server takes the mean.
+
+A client update is one pure function, (w, row, samples, steps, hyper) -> `ClientResult`. Whatever
+runs clients (vmap here, devices, Flower) calls that one function. Only the model ever leaves it;
+the row is all that a client keeps between rounds, and lies in a store apart.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from moml.algorithms.parts.memory import put, take
+from moml.algorithms.parts.task_map import Each, One, Rows, added, in_slices, over
+from moml.algorithms.single.moml import mean, norm
+from moml.types import (
+    Algorithm,
+    Hyper,
+    Info,
+    Meta,
+    Need,
+    Params,
+    Rounds,
+    Scalar,
+    Task,
+    Turnout,
+    Visit,
+)
+
+
+class RoundState(NamedTuple):
+    """The server's model, and the store: a row of every client, or () where none is kept."""
+
+    meta: Meta
+    memory: Any
+
+
+class ClientResult(NamedTuple):
+    """What a round leaves at a client: the model it sends, the row it keeps."""
+
+    meta: Meta
+    row: Any
+    loss: Float[Array, ""]
+
+
+Steps = Int[Array, ""] | None  # local steps of a client; None: as many as it has samples for
+Update = Callable[[Meta, Any, Task, Steps, Hyper], ClientResult]
+
+
+def repeat(step: Callable[[Any, Any], Any], start: Any, samples: Any, steps: Steps) -> Any:
+    """A scan that stands still after `steps` steps: where it ends, and the mean of its losses."""
+    if steps is None:
+        end, losses = jax.lax.scan(step, start, samples)
+        return end, mean(losses)
+    h = jnp.arange(jax.tree.leaves(samples)[0].shape[0], dtype=jnp.int32)
+
+    def one(carry: Any, at: Any) -> tuple[Any, Any]:
+        new, loss = step(carry, at[1])
+        return where(at[0] < steps, new, carry), loss
+
+    end, losses = jax.lax.scan(one, start, (h, samples))
+    return end, weighted_mean(losses, h < steps)
+
+
+def local_steps(visit: Callable[..., Any]) -> Update:
+    """H times w_i <- w_i - eta Delta_i(w_i), with new samples each time.
+
+    `visit` is a personal step: (w, row, samples, hyper) -> a new row, Delta and the loss.
+    """
+
+    def update(meta: Meta, row: Any, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
+        def local_step(carry: Any, samples: Task) -> tuple[Any, Float[Array, ""]]:
+            w, row = carry
+            step = visit(w, row, samples, hyper)
+            w = jax.tree.map(lambda w, d: w - hyper.eta * d, w, step.delta)
+            return (w, step.u), step.loss
+
+        (meta, row), loss = repeat(local_step, (meta, row), task, steps)
+        return ClientResult(meta, row, loss)
+
+    return update
+
+
+def where(condition: Bool[Array, "*rows"], new: Any, old: Any) -> Any:
+    """`new` where the condition holds, else `old`, leaf by leaf, row by row."""
+
+    def leaf(new: Array, old: Array) -> Array:
+        rows = condition.reshape(condition.shape + (1,) * (new.ndim - condition.ndim))
+        return jnp.where(rows, new, old)
+
+    return jax.tree.map(leaf, new, old)
+
+
+def weighted_mean(rows: Any, weight: Array) -> Any:
+    """sum_i p_i x_i / sum_i p_i, leaf by leaf; what has no weight may be anything."""
+    total = added(jax.vmap(weighted)(rows, weight))
+    return over(jnp.maximum(jnp.sum(weight), 1), total)
+
+
+def weighted(x: Any, weight: Array) -> Any:
+    """p_i x_i, leaf by leaf; 0 where there is no weight, also of what is not finite."""
+    x = where(weight.astype(bool), x, optax.tree.zeros_like(x))
+    return jax.tree.map(lambda x: weight.astype(x.dtype) * x, x)
+
+
+def heard(total: Any, visit: Visit) -> Any:
+    """The server's mean, of what it added up: 1/B sum w_i, or sum p_i w_i / sum p_i."""
+    if visit.turnout is None:
+        return over(len(visit.ids), total)
+    return over(jnp.maximum(jnp.sum(_weight(visit.turnout)), 1), total)
+
+
+def _weight(turnout: Turnout) -> Int[Array, "*tasks"]:
+    return jnp.where(turnout.present, turnout.weight, 0)
+
+
+def towards_mean(rate: Scalar) -> Callable[[Meta, Meta], Meta]:
+    """A server's rule: w <- (1 - rate) w + rate mean(w_i)."""
+    return lambda meta, mean: optax.incremental_update(mean, meta, rate)
+
+
+ROWS = Rows(take, put)  # of a store that holds rows as they are
+CACHE = 2 << 20  # bytes of models that a processor works on without waiting for its memory
+
+
+def that_fit(meta: Meta, count: int) -> int:
+    """How many of `count` clients' models a processor's cache holds, in slices of like size.
+
+    >>> that_fit(jnp.zeros(1 << 17, jnp.float32), 10)  # 4 would fit; 3 slices of 4, 4 and 2
+    4
+    """
+    most = max(1, CACHE // sum(leaf.nbytes for leaf in jax.tree.leaves(meta)))
+    return -(-count // -(-count // most))
+
+
+def _slices(meta: Meta, count: int, at_once: int | None) -> Each:
+    """`at_once` clients at a time; None: on a processor those that fit, on other devices all."""
+    few = that_fit(meta, count)
+    if at_once is not None or few >= count:
+        return in_slices(at_once or count)
+
+    def each(one: One, rows: Rows, store: Any, visit: Visit) -> tuple[Any, Any]:
+        by = lambda size: lambda store, visit: in_slices(size)(one, rows, store, visit)
+        return jax.lax.platform_dependent(store, visit, cpu=by(few), default=by(count))
+
+    return each
+
+
+def rounds(
+    init: Callable[[Params, Hyper], Meta],
+    update: Update,
+    need: Need,
+    *,
+    store: Callable[[Meta], Any] = lambda meta: (),
+    rows: Rows = ROWS,
+    server: Callable[[Meta, Meta], Meta] = lambda meta, mean: mean,
+    at_once: int | None = None,
+) -> Algorithm:
+    """Rounds of a client update; `server` makes the new model of the old one and the mean.
+
+    `store` makes the rows of all clients at the start, `rows` reads and writes them. `at_once`
+    clients run side by side, the others after them; None: on a processor as many as fit into its
+    cache, on other devices all.
+    """
+
+    def first(params: Params, hyper: Hyper) -> RoundState:
+        meta = init(params, hyper)
+        return RoundState(meta, store(meta))
+
+    def step(
+        state: RoundState, visit: Visit, hyper: Hyper, each: Each | None = None
+    ) -> tuple[RoundState, Info]:
+        def client(row: Any, visit: Visit) -> tuple[Any, Any]:
+            turnout = visit.turnout
+            if turnout is None:
+                done = update(state.meta, row, visit.task, None, hyper)
+                return (done.meta, done.loss, done.loss), done.row
+            done = update(state.meta, row, visit.task, turnout.steps, hyper)
+            sent = weighted((done.meta, done.loss), _weight(turnout))
+            return (*sent, done.loss), where(turnout.present, done.row, row)
+
+        go = _slices(state.meta, len(visit.ids), at_once) if each is None else each
+        total, memory = go(client, rows, state.memory, visit)
+        mean, loss = heard(total[:2], visit)
+        meta = server(state.meta, mean)
+        if visit.turnout is not None:  # where nobody answers the model stays
+            silence = (state.meta, over(len(visit.ids), total[2]))
+            meta, loss = where(jnp.any(visit.turnout.present), (meta, loss), silence)
+        moved = norm(optax.tree.sub(state.meta, meta))
+        return RoundState(meta, memory), Info(loss, moved)
+
+    anybody = jnp.zeros(1, jnp.int32)  # all begin alike
+    row = lambda meta: jax.tree.map(lambda each: each[0], rows.read(store(meta), anybody))
+    parts, marks = Rounds(update, row, server), RoundState(meta=False, memory=True)
+    return Algorithm(first, step, need, need.visits or 1, rounds=parts, rows=marks)

@@ -1,0 +1,1 @@
+"""The single-node methods, and what the theory says about them."""

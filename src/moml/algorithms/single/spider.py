@@ -1,0 +1,79 @@
+"""BSpiderBoost: now and then a large task batch, in between the same tasks at two points."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from moml.algorithms.parts.memory import none
+from moml.algorithms.parts.personal import personal_step
+from moml.algorithms.parts.task_map import Each, over, side_by_side
+from moml.algorithms.single.moml import Outcome, norm
+from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Meta, Need, Params, Task, Visit
+
+
+class Cycle(NamedTuple):
+    """One cycle of q iterations: a large batch of N1 tasks, then q - 1 batches of N2."""
+
+    large: Any
+    small: Any
+
+
+class SpiderState(NamedTuple):
+    """A cycle begins afresh: nothing is carried but the model."""
+
+    meta: Meta
+
+
+def same(task: Task) -> tuple[Task, Task]:
+    """The two points of a difference see the same samples."""
+    return task, task
+
+
+def bspiderboost(
+    loss: Loss, adapt: Adapt, needs: Cycle, points: Callable[[Task], tuple[Task, Task]] = same
+) -> Algorithm:
+    """z = Delta(w_t; N1) every q iterations, else z <- z + Delta(w_t; N2) - Delta(w_{t-1}; N2).
+
+    Both points of a difference see the same tasks and, unless `points` parts them, the same
+    samples. One `step` is a cycle.
+    """
+    visit_one = personal_step(loss, adapt, none())
+
+    def estimate(meta: Meta, visit: Visit, hyper: Hyper, each: Each) -> Outcome:
+        def one(row: tuple[()], visit: Visit) -> tuple[Outcome, tuple[()]]:
+            done = visit_one(meta, row, visit.task, hyper)
+            return Outcome(done.delta, done.loss), ()
+
+        return over(len(visit.ids), each(one, none(), (), visit)[0])
+
+    def move(meta: Meta, z: Meta, hyper: Hyper) -> Meta:
+        return jax.tree.map(lambda w, z: w - hyper.eta * z, meta, z)  # w <- w - eta z
+
+    def step(
+        state: SpiderState, cycle: Cycle, hyper: Hyper, each: Each = side_by_side
+    ) -> tuple[SpiderState, Info]:
+        first = estimate(state.meta, cycle.large, hyper, each)
+
+        def correct(carry: Any, visit: Visit) -> Any:
+            before, meta, z = carry
+            at_here, at_there = (visit._replace(task=task) for task in points(visit.task))
+            here = estimate(meta, at_here, hyper, each)
+            there = estimate(before, at_there, hyper, each)
+            z = jax.tree.map(lambda z, a, b: z + a - b, z, here.delta, there.delta)
+            return (meta, move(meta, z, hyper), z), here.loss
+
+        carry = (state.meta, move(state.meta, first.delta, hyper), first.delta)
+        losses = first.loss[None]
+        if cycle.small is not None:
+            carry, later = jax.lax.scan(correct, carry, cycle.small)
+            losses = jnp.concatenate([losses, later])
+        return SpiderState(carry[1]), Info(jnp.mean(losses), norm(carry[2]))
+
+    def init(params: Params, hyper: Hyper) -> SpiderState:
+        return SpiderState(adapt.init(params, hyper))
+
+    small: Need | None = needs.small
+    q = 1 if small is None or small.times is None else 1 + small.times
+    return Algorithm(init, step, needs, iterations=q)

@@ -1,0 +1,1 @@
+"""Formulas of the table recipe: members, support summaries, plain baselines, intervals."""

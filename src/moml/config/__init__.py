@@ -1,0 +1,1 @@
+"""Configurations: frozen dataclasses, TOML files, and the problem that they describe."""

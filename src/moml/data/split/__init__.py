@@ -1,0 +1,1 @@
+"""Who owns which rows: partitions of a data set over clients."""

@@ -1,0 +1,1 @@
+"""Users' tables: read files, learn and encode columns, group rows into tasks, write columns."""

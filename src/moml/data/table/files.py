@@ -1,0 +1,161 @@
+"""The files that tables come in: which format, which files of a folder, their rows by batches."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from moml.data.table.arrow import Chunk, arrow, chunk_of
+from moml.data.table.csv_files import csv_batches, csv_schema, doubtful, guessed
+from moml.data.table.csv_survey import surveyed
+from moml.errors import DataError
+
+ENDINGS = {
+    "parquet": (".parquet", ".pq"),
+    "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+}
+NAMED = 20  # columns that an error lists
+ROWS = 1 << 16  # of a batch, where we may choose
+
+
+def format_of(path: str | PathLike[str]) -> str:
+    """Parquet, csv or arrow, by the ending of a file's name.
+
+    >>> format_of("visits/2024.csv.gz")
+    'csv'
+    """
+    name = Path(path).name.lower()
+    for kind, endings in ENDINGS.items():
+        if name.endswith(endings):
+            return kind
+    known = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
+    raise DataError(f"{path}: a table's name must end in {known}")
+
+
+def files_of(path: str | PathLike[str]) -> list[Path]:
+    """The file itself, or the table files of a folder by name; hidden ones and _others are none."""
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path} does not exist")
+    if not path.is_dir():
+        format_of(path)
+        return [path]
+    endings = tuple(ending for endings in ENDINGS.values() for ending in endings)
+    mine = lambda file: file.name[0] not in "._" and file.name.lower().endswith(endings)
+    files = sorted(file for file in path.iterdir() if file.is_file() and mine(file))
+    if not files:
+        raise DataError(f"the folder {path} has no file that ends in {', '.join(endings)}")
+    return files
+
+
+def chunks_of(
+    path: Path, columns: Sequence[str] | None, text: frozenset[str]
+) -> tuple[dict[str, list[Chunk]], int]:
+    """The columns of a file that are asked for, and its number of rows."""
+    with told(path):
+        schema, dialect = schema_of(path)
+        names = schema.names
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise DataError(f"{path} has two columns of the name {twice[0]}")
+        wanted = list(dict.fromkeys(columns or names))
+        for name in wanted:
+            if name not in names:
+                raise no_column(str(path), name, names)
+        if format_of(path) != "csv":
+            return _gathered(batches(path, schema, wanted), wanted, text)
+        read = lambda types: _gathered(csv_batches(path, dialect, types, wanted), wanted, text)
+        try:
+            found = read(guessed(schema, text))
+            unsure = [name for name in wanted if name not in text and _doubtful(found[0][name])]
+        except arrow().ArrowInvalid:  # of later rows, which the types were not guessed from
+            unsure = wanted
+        return read(surveyed(path, dialect, wanted, text)) if unsure else found
+
+
+def schema_of(path: Path) -> tuple[Any, Any]:
+    """The columns of a file; of a CSV also how it is written."""
+    if path.stat().st_size == 0:
+        raise DataError(f"{path} is empty")
+    kind = format_of(path)
+    if kind == "csv":
+        return csv_schema(path)
+    if kind == "parquet":
+        from pyarrow import parquet
+
+        return parquet.read_schema(path), None
+    with _opened(path) as reader:
+        return reader.schema, None
+
+
+def batches(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
+    """Record batches of a Parquet or Arrow file, with the columns in this order."""
+    for batch in (_parquet if format_of(path) == "parquet" else _arrow)(path, schema, columns):
+        batch = batch.select(list(columns))
+        batch.validate(full=True)  # what a damaged file says of itself would be believed otherwise
+        yield batch
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What arrow and the system raise, as one line that names the file."""
+    pa = arrow()
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        words = " ".join(str(getattr(error, "strerror", None) or error).split())
+        raise DataError(f"{path} cannot be read: {words}") from error
+
+
+def no_column(place: str, name: str, names: Sequence[str]) -> DataError:
+    """The error of a column that is not there, which says what is."""
+    shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if names[NAMED:] else "")
+    near = get_close_matches(name, names, n=1)
+    hint = f"; is it {near[0]!r}?" if near else ""
+    return DataError(f"{place} has no column {name}; there are: {shown}{hint}")
+
+
+def _doubtful(chunks: Sequence[Chunk]) -> bool:
+    texts = [chunk.values for chunk in chunks if chunk.kind == "text"]
+    return bool(texts) and doubtful(texts)
+
+
+def _gathered(
+    given: Iterator[Any], names: Sequence[str], text: frozenset[str]
+) -> tuple[dict[str, list[Chunk]], int]:
+    parts: dict[str, list[Chunk]] = {name: [] for name in names}
+    rows = 0
+    for batch in given:
+        rows += batch.num_rows
+        for name, array in zip(names, batch.columns, strict=True):
+            parts[name].append(chunk_of(array, name in text))
+    return parts, rows
+
+
+def _parquet(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    types = arrow().types
+    texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:
+        yield from file.iter_batches(ROWS, columns=list(columns))
+
+
+def _arrow(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
+    with _opened(path) as reader:
+        if isinstance(reader, arrow().ipc.RecordBatchStreamReader):
+            yield from reader
+        else:
+            yield from map(reader.get_batch, range(reader.num_record_batches))
+
+
+def _opened(path: Path) -> Any:
+    """A reader of an Arrow file, in the file form or in the streaming form."""
+    ipc = arrow().ipc
+    with open(path, "rb") as file:
+        start = file.read(6)
+    source = arrow().OSFile(str(path))
+    return ipc.open_file(source) if start == b"ARROW1" else ipc.open_stream(source)

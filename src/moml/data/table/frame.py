@@ -1,0 +1,219 @@
+"""A user's own table in memory: columns as arrays, and the file and row that every value is from.
+
+Read from Parquet, CSV and Arrow files by record batches, each turned into arrays as it comes; see
+`moml.data.table.files`. Rows count from 1 in words, from 0 in code.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Int, Shaped
+
+from moml.data.table.arrow import Chunk, arrow, chunk_of, joined, number_word
+from moml.data.table.files import chunks_of, files_of, no_column
+from moml.errors import DataError
+
+NOTHING = "it has no value at all"
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A table of another library: pyarrow, pandas, polars."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """As arrow's libraries hand it on."""
+
+
+class Column(NamedTuple):
+    """One column; how a missing value is written depends on its kind.
+
+    number: floats or whole numbers as they were stored, NaN where missing (then always floats)
+    flag: float32, 0 or 1, NaN where missing
+    time: datetime64[us], NaT where missing; times with a zone are in UTC
+    text: int32 codes, the places of each row's text in `words`, -1 where missing
+    """
+
+    kind: str
+    values: Shaped[np.ndarray, " rows"]
+    words: Any = None  # of text: an arrow array of strings, none of them twice
+
+    @property
+    def missing(self) -> Bool[np.ndarray, " rows"]:
+        """Which rows have no value."""
+        if self.kind == "text":
+            return self.values < 0
+        if self.kind == "time":
+            return np.isnat(self.values)
+        whole = self.values.dtype.kind in "iu"
+        return np.zeros(len(self.values), bool) if whole else np.isnan(self.values)
+
+    def word(self, row: int) -> str:
+        """What stands in a row, for people; nothing if it is missing."""
+        one = self._replace(values=self.values[row : row + 1])
+        return "" if one.missing.any() else _word(self, one.values[0])
+
+
+class File(NamedTuple):
+    """A file of the table, and the number of rows in the files before it."""
+
+    path: str
+    start: int
+
+
+class Table(NamedTuple):
+    """Columns of equal length; `left_out` says of each column that was not read why."""
+
+    columns: dict[str, Column]
+    rows: int
+    files: tuple[File, ...]
+    left_out: dict[str, str]
+
+    def column(self, name: str) -> Column:
+        """A column by its name; a DataError says which there are."""
+        if name in self.columns:
+            return self.columns[name]
+        if name in self.left_out:
+            raise DataError(f"{self.name}: column {name} cannot be used: {self.left_out[name]}")
+        raise no_column(self.name, name, [*self.columns, *self.left_out])
+
+    @property
+    def name(self) -> str:
+        """The file, or the folder of the files."""
+        first = self.files[0].path
+        return first if len(self.files) == 1 else str(Path(first).parent)
+
+    def where(self, row: int, column: str = "") -> str:
+        """The place of a row, as errors name it.
+
+        >>> table = as_table({"age": [31, 45]})
+        >>> table.where(1, "age")
+        'the table, column age, row 2'
+        """
+        file = self.files[bisect_right([f.start for f in self.files], row) - 1]
+        words = [file.path, f"column {column}" if column else "", f"row {row - file.start + 1:,}"]
+        return ", ".join(word for word in words if word)
+
+
+def read_table(
+    path: str | PathLike[str], *, columns: Sequence[str] | None = None, text: Iterable[str] = ()
+) -> Table:
+    """A table from a Parquet, CSV, Arrow file, or a folder of such files with the same columns.
+
+    `columns`: which, all by default. `text`: those that are texts whatever they look like: ids,
+    codes. In a CSV a column is of numbers (dates) if more than half of its values are, and then one
+    that is not is refused; else it is text. Columns without any value, and of a type that is no
+    table's, are left out: `Table.column` refuses them.
+    """
+    files, as_text = files_of(path), frozenset(text)
+    parts: dict[str, list[Chunk]] = {}
+    kinds: dict[str, tuple[str, Path]] = {}
+    first, rows, read = "", 0, []
+    for file in files:
+        found, count = chunks_of(file, columns, as_text)
+        if not parts:
+            first, parts = str(file), {name: [] for name in found}
+        if set(found) != set(parts):
+            odd = sorted(set(found) ^ set(parts))[0]
+            has, lacks = (file, first) if odd in found else (first, file)
+            raise DataError(f"column {odd} is in {has} but not in {lacks}: all files need the same")
+        for name, chunks in found.items():
+            for chunk in chunks:
+                was, there = kinds.setdefault(name, (chunk.kind, file))
+                if was != chunk.kind and "empty" not in (was, chunk.kind):
+                    words = f"{was} in {there} but {chunk.kind} in {file}"
+                    raise DataError(f"column {name} is {words}: all files need the same")
+                if was == "empty":
+                    kinds[name] = chunk.kind, file
+            parts[name] += chunks
+        read.append(File(str(file), rows))
+        rows += count
+    if not rows:
+        raise DataError(f"{path} has no rows")
+    return _table(parts, rows, tuple(read), as_text)
+
+
+def as_table(
+    columns: Mapping[str, Any] | Frame, text: Iterable[str] = (), name: str = "the table"
+) -> Table:
+    """A table from columns in memory: arrays, lists, arrow arrays, or all of a frame.
+
+    >>> table = as_table({"city": ["york", None, "york"], "age": [31.0, 45.0, None]})
+    >>> table.columns["city"].values.tolist(), table.columns["age"].missing.tolist()
+    ([0, -1, 0], [False, False, True])
+    """
+    pa, as_text = arrow(), frozenset(text)
+    dates = lambda values: isinstance(values, np.ndarray) and values.dtype.kind == "M"
+    known = lambda values: values.astype("M8[us]") if dates(values) else values
+    try:
+        given = columns if isinstance(columns, Mapping) else columns_of(columns)
+        arrays = {key: pa.array(known(v), from_pandas=True) for key, v in given.items()}
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(f"{name}: a column must be all numbers, texts or dates: {error}") from error
+    rows = {len(array) for array in arrays.values()}
+    if len(rows) != 1 or rows == {0}:
+        raise DataError(f"{name}: columns must be equally long and not empty; given {sorted(rows)}")
+    parts = {key: [chunk_of(array, key in as_text)] for key, array in arrays.items()}
+    return _table(parts, rows.pop(), (File(name, 0),), as_text)
+
+
+def columns_of(frame: Frame) -> dict[str, Any]:
+    """The columns of a frame as arrow arrays; the index of a pandas frame is none of them."""
+    frame = frame.reset_index(drop=True) if hasattr(frame, "reset_index") else frame
+    try:
+        table = arrow().table(frame)
+        return {name: table[name].combine_chunks() for name in table.column_names}
+    except (arrow().ArrowException, TypeError, ValueError, LookupError) as error:
+        raise DataError(f"the table cannot be read: {error}") from error
+
+
+def labels(column: Column) -> tuple[Int[np.ndarray, " rows"], list[str]]:
+    """A column as codes and the words they stand for; -1 where missing. 7.0 is '7'.
+
+    >>> codes, words = labels(as_table({"id": [7.0, 3.5, 7.0]}).columns["id"])
+    >>> [words[code] for code in codes]
+    ['7', '3.5', '7']
+    """
+    if column.kind == "text":
+        return column.values, column.words.to_pylist()
+    values, codes = np.unique(column.values, return_inverse=True)
+    words = [_word(column, value) for value in values]
+    return np.where(column.missing, -1, codes).astype(np.int32), words
+
+
+def _word(column: Column, value: Any) -> str:
+    if column.kind == "text":
+        return column.words[int(value)].as_py()
+    if column.kind == "flag":
+        return "true" if value else "false"
+    return number_word(value) if column.kind == "number" else str(value)
+
+
+def _table(
+    parts: dict[str, list[Chunk]], rows: int, files: tuple[File, ...], text: frozenset[str]
+) -> Table:
+    columns: dict[str, Column] = {}
+    left_out: dict[str, str] = {}
+    for name in list(parts):
+        chunks = parts.pop(name)  # so that one column at a time is there twice
+        kinds = {chunk.kind: chunk for chunk in chunks}
+        kinds.pop("empty", None)
+        why = ""
+        if not name.strip():
+            why = "it has no name"
+        elif "refused" in kinds:
+            why = f"type {kinds['refused'].values} is no number, text, date or truth value"
+        elif not kinds:
+            why = NOTHING
+        if why:
+            left_out[name] = why
+            continue
+        column = Column(*joined(chunks, dates=name not in text))
+        if column.missing.all():
+            left_out[name] = NOTHING
+        else:
+            columns[name] = column
+    return Table(columns, rows, files, left_out)

@@ -1,0 +1,108 @@
+"""What was understood of a table, in lines for people."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from moml.data.table.columns import Columns
+from moml.data.table.frame import Table
+from moml.data.table.groups import Groups
+from moml.data.table.inputs import CLIP
+
+SHOWN = 8  # names in a line
+
+
+def describe(columns: Columns, table: Table, groups: Groups) -> list[str]:
+    """Rows and tasks, the target, the inputs by kind, what is missing, what is left out.
+
+    >>> from moml.data.table.columns import learn_columns
+    >>> from moml.data.table.groups import group
+    >>> from moml.data.table.frame import as_table
+    >>> table = as_table({"user": ["a", "a", "b"], "x": [1, 2, 4], "z": [5, 5, 5], "y": [0, 3, 9]})
+    >>> columns = learn_columns(table, "y", exclude=["user"])
+    >>> print("\\n".join(describe(columns, table, group(table, "user"))))
+    the table: 3 rows of 2 tasks, 1 to 2 rows a task, median 1.5
+    1 task has one row: it can be adapted to, not scored
+    target y: a number, mean 4, standard deviation 3.74
+    1 number as input: x
+    no value is missing
+    left out: z (one value in all training tasks)
+    """
+    lines = [_rows(table, groups)]
+    single = int((groups.sizes == 1).sum())
+    if single:
+        has = "task has" if single == 1 else "tasks have"
+        it = "it" if single == 1 else "they"
+        lines.append(f"{single:,} {has} one row: {it} can be adapted to, not scored")
+    lines += [_target(columns, table), *_inputs(columns), *_missing(columns, table)]
+    lines += _far(columns, table)
+    if columns.left_out:
+        why = [f"{name} ({why})" for name, why in columns.left_out.items()]
+        lines.append(f"left out: {_few(why)}")
+    return lines
+
+
+def _rows(table: Table, groups: Groups) -> str:
+    sizes = groups.sizes
+    files = f" in {len(table.files):,} files" if len(table.files) > 1 else ""
+    spread = f"{sizes.min():,} to {sizes.max():,} rows a task, median {np.median(sizes):g}"
+    return f"{table.name}: {table.rows:,} rows{files} of {len(groups.ids):,} tasks, {spread}"
+
+
+def _target(columns: Columns, table: Table) -> str:
+    name, _, scale, classes = columns.target
+    if classes:
+        return f"target {name}: {len(classes)} classes: {_few(classes)}"
+    return f"target {name}: a number, mean {scale.mean:.3g}, standard deviation {scale.std:.3g}"
+
+
+def _inputs(columns: Columns) -> list[str]:
+    lines = []
+    for kind, one in {"number": "number", "text": "category", "time": "date"}.items():
+        found = [given for given in columns.inputs if given.kind == kind]
+        if not found:
+            continue
+        names = [given.name for given in found]
+        if kind == "text":
+            more = lambda given: "+" if given.other else ""
+            names = [f"{given.name} ({len(given.words)}{more(given)})" for given in found]
+        if kind == "time":
+            parts = lambda given: ", ".join(["elapsed", *given.cycles])
+            names = [f"{given.name} ({parts(given)})" for given in found]
+        many = one if len(found) == 1 else {"category": "categories"}.get(one, f"{one}s")
+        lines.append(f"{len(found)} {many} as input: {_few(names)}")
+    return lines
+
+
+def _missing(columns: Columns, table: Table) -> list[str]:
+    found = []
+    for given in columns.inputs:
+        column = table.columns.get(given.name)
+        count = 0 if column is None else int(column.missing.sum())
+        if count and given.indicator:
+            found.append(f"{given.name} {count:,}")
+    said = "missing values, marked by an indicator; a number or date becomes its training mean"
+    lines = [f"{said}: {_few(found)}"] if found else []
+    return [*lines, *columns.remarks(table)] or ["no value is missing"]
+
+
+def _far(columns: Columns, table: Table) -> list[str]:
+    found = []
+    scales = [(given.name, given.scale) for given in columns.inputs if given.kind == "number"]
+    target = columns.target
+    scales += [] if target.classes else [(target.name, target.scale)]
+    for name, scale in scales:
+        column = table.columns.get(name)
+        if column is None or not scale.std:
+            continue
+        count = int((np.abs(scale(column.values)) >= CLIP).sum())
+        if count:
+            found.append(f"{name} {count:,}")
+    far = f"values {CLIP:g} standard deviations from the mean and more, held there"
+    return [f"{far}: {_few(found)}"] if found else []
+
+
+def _few(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - SHOWN:,} more" if names[SHOWN:] else ""
+    return ", ".join(names[:SHOWN]) + more

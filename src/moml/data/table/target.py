@@ -1,0 +1,118 @@
+"""What is predicted: a number, standardised, or a class."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, Int, Int32, Shaped
+
+from moml.data.table.frame import Column, Table, labels
+from moml.data.table.inputs import Scale, scale_of
+from moml.errors import DataError
+
+CLASSES = 1000  # at most
+FEW = 32  # texts that may be classes though they are numbers
+SHOWN = 5  # classes that an error lists
+Rows = Int[np.ndarray, " n"] | None
+Values = Float32[np.ndarray, " n"] | Int32[np.ndarray, " n"]
+
+
+class Target(NamedTuple):
+    """The target column; `classes`, in the order of their numbers, if it has any."""
+
+    name: str
+    kind: str  # in the table: number, text, flag
+    scale: Scale = Scale(0.0, 1.0)
+    classes: tuple[str, ...] = ()
+
+    def __call__(self, table: Table, rows: Rows = None, *, missing: bool = False) -> Values:
+        """The target of all rows, or some: standardised, or the number of its class.
+
+        A row without is refused; with `missing` it is NaN, or class -1.
+        """
+        column = table.column(self.name)
+        at = np.arange(table.rows) if rows is None else rows
+        lacking = at[column.missing[at]]
+        if len(lacking) and not missing:
+            more = f", nor have {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
+            place = table.where(int(lacking[0]), self.name)
+            raise DataError(f"{place} has no value{more}; leave rows without a target out")
+        return (self._classes if self.classes else self._numbers)(table, column, at)
+
+    def unscale(self, y: Shaped[np.ndarray, "*n"]) -> Shaped[np.ndarray, "*n"]:
+        """Standardised targets in the target's own unit."""
+        return np.asarray(y, float) * self.scale.std + self.scale.mean
+
+    def _numbers(self, table: Table, column: Column, at: Int[np.ndarray, " n"]) -> Values:
+        all_numbers(table, self.name, column)
+        return self.scale(column.values[at]).astype(np.float32)
+
+    def _classes(self, table: Table, column: Column, at: Int[np.ndarray, " n"]) -> Values:
+        if self.kind == "flag" and column.kind == "number":
+            column = column._replace(kind="flag")  # 0 and 1 for false and true
+        codes, words = labels(column)
+        place = {word: i for i, word in enumerate(self.classes)}
+        number = np.array([place.get(word, -2) for word in words] + [-1], np.int32)
+        y = number[codes[at]]
+        for row in at[y == -2][:1]:
+            known = ", ".join(self.classes[:SHOWN]) + (", ..." if self.classes[SHOWN:] else "")
+            place_, word = table.where(int(row), self.name), column.word(int(row))
+            raise DataError(f"{place_}: {word!r} is none of the classes {known}")
+        return y
+
+
+def learn_target(
+    table: Table, name: str, rows: Int[np.ndarray, " n"], classification: bool = False
+) -> Target:
+    """The target: its scale by these rows, or its classes, which are those of the whole table."""
+    column = table.column(name)
+    if column.kind == "time":
+        raise DataError(f"{table.name}: the target {name} is a date; it must be a number or class")
+    if column.kind == "number" and not classification:
+        all_numbers(table, name, column)
+        scale = scale_of(column.values[rows])
+        if not scale.std:
+            raise DataError(f"{table.name}: the target {name} has one value in the training tasks")
+        return Target(name, "number", scale)
+    codes, words = labels(column)
+    used = np.unique(codes[codes >= 0])
+    if column.kind == "text" and len(used) > FEW:
+        _no_numbers(table, name, column)
+    if len(used) < 2:
+        raise DataError(f"{table.name}: the target {name} has one class, {words[used[0]]!r}")
+    if len(used) > CLASSES:
+        many = f"{len(used):,} classes; at most {CLASSES:,}"
+        raise DataError(f"{table.name}: the target {name} has {many}")
+    order = float if column.kind == "number" else str
+    classes = sorted((words[code] for code in used), key=order)
+    return Target(name, column.kind, classes=tuple(classes))
+
+
+def all_numbers(table: Table, name: str, column: Column) -> None:
+    """A DataError that names the row, unless all values are finite numbers or missing."""
+    if column.kind not in ("number", "flag"):
+        row = int(np.argmin(column.missing))
+        raise DataError(f"{table.where(row, name)}: {column.word(row)!r} is not a number")
+    for row in np.flatnonzero(np.isinf(column.values))[:1]:
+        raise DataError(f"{table.where(int(row), name)}: {column.values[row]} is not finite")
+
+
+def _no_numbers(table: Table, name: str, column: Column) -> None:
+    """Many texts that mostly are numbers were meant to be numbers."""
+    good = np.array([_is_number(word) for word in column.words.to_pylist()])
+    known = ~column.missing
+    fits = good[column.values] & known
+    if 2 * fits.sum() > known.sum():
+        row = int(np.argmax(known & ~fits))  # or the first, if all are
+        word = column.word(row)
+        raise DataError(
+            f"{table.where(row, name)}: {word!r} is a text, in a column where most could be "
+            "numbers; store the target as numbers"
+        )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+        return True
+    except ValueError:
+        return False

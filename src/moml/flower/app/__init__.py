@@ -1,0 +1,1 @@
+"""Flower's client and server apps: the simulator's own client updates as messages."""

@@ -1,0 +1,168 @@
+"""An experiment as both sides of a Flower run see it: the simulator's own draws and updates."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.algorithms.recipes import Method
+from moml.config.build import build, client_net, table_net
+from moml.config.config import Config, classifies, method_options
+from moml.config.problems import Clients, Table
+from moml.errors import ConfigError
+from moml.flower.app.settings import Node
+from moml.runs.job import SCORED, plan_of, schedule_of, sizes_of
+from moml.tasks.sampler import draw, fetch
+from moml.training.compose import compose, hyper_of, init_key, run_key
+from moml.training.evaluate import score_on
+from moml.types import Adapt, Meta, Params, Rounds, Tasks
+
+
+class Outcome(NamedTuple):
+    """What a round gives at a client; the row stays there."""
+
+    meta: Meta
+    row: Any
+    weight: Any
+    loss: Any
+    before: Any
+    after: Any
+    drawn: Any  # whether the task is one of this round's at all
+
+
+class Client(NamedTuple):
+    """What a node needs of an experiment."""
+
+    meta: Meta  # shapes
+    row: Callable[[Meta], Any]
+    round: Callable[[Meta, Any, int, int], Outcome]  # w, row, number of the round, task
+
+
+class Server(NamedTuple):
+    """What the server needs of an experiment: none of its data."""
+
+    n: int
+    meta: Meta  # the first w
+    cohort: Callable[[int], tuple[np.ndarray, np.ndarray]]  # round -> tasks, who will answer
+    mix: Callable[[Meta, Meta], Meta]  # w, mean -> the next w
+    weighted: bool
+    metric: str  # what clients are scored by
+
+
+def parts_of(chosen: Method) -> Rounds:
+    """A federated method's parts."""
+    if chosen.algorithm.rounds is None:
+        raise ConfigError(f"{chosen.name} has no rounds")
+    return chosen.algorithm.rounds
+
+
+def client_of(config: Config, node: Node) -> Client:
+    """The experiment at a node: a table there, or data sets there or where MOML_DATA says."""
+    if not isinstance(config.problem, Table):
+        return _client(config, node.data, 0, 1)  # it knows everybody's data
+    if node.data is None:  # a path of the server's choice is not for a node to open
+        raise ConfigError("a table must be in data of --node-config")
+    own = replace(config, problem=replace(config.problem, path=node.data))
+    return _client(own, node.data, node.partition, node.partitions)
+
+
+@cache
+def _client(config: Config, data: str | None, partition: int, partitions: int) -> Client:
+    with _data_in(data):
+        plan = plan_of(config, lambda task: task % partitions == partition)
+        if plan.built.own is None:
+            raise ConfigError(f"{type(config.problem).__name__} has no clients")
+        own = plan.built.own()
+    tasks, needs = plan.built.tasks, plan.method.algorithm.needs
+    params = plan.built.init(init_key(config.seed))
+    hyper = hyper_of(plan.method, params, sizes_of(config))
+    key, schedule, parts = run_key(config.seed), schedule_of(config), parts_of(plan.method)
+    each = lambda mine, support, query: [own.score(w, support, query) for w in mine]
+    adapt = _before_and_after(plan.method.adaptation(config.test_steps))
+    scored = jax.random.key(SCORED)
+    scores = score_on(each, adapt, own.tasks, scored, shots=config.shots, queries=own.queries)
+
+    def round_(meta: Meta, row: Any, t: Any, i: Any) -> Outcome:
+        visit = draw(jax.random.fold_in(key, t), needs, tasks)  # all of the round's, as simulated
+        at = jnp.argmax(visit.ids == i)
+        mine = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, at, 1), visit)
+        mine = jax.tree.map(lambda x: x[0], fetch(mine, tasks))
+        now = schedule(hyper, t * plan.method.algorithm.iterations)
+        steps = None if mine.turnout is None else mine.turnout.steps
+        done = parts.update(meta, row, mine.task, steps, now)
+        weight = jnp.ones((), jnp.int32) if mine.turnout is None else mine.turnout.weight
+        before, after = scores(meta, hyper, i)
+        drawn = jnp.any(visit.ids == i)
+        return Outcome(done.meta, done.row, weight, done.loss, before, after, drawn)
+
+    program = jax.jit(round_)
+    meta = jax.eval_shape(lambda: plan.method.algorithm.init(params, hyper)).meta
+    number = lambda x: jnp.asarray(x, jnp.int32)
+    return Client(
+        meta, jax.jit(parts.row), lambda w, row, t, i: program(w, row, number(t), number(i))
+    )
+
+
+def _before_and_after(adapt: Adapt) -> Adapt:
+    """An adaptation that gives two models: as it came, and adapted."""
+
+    def merge(meta: Meta, both: Any) -> list[Params]:
+        return [adapt.merge(meta, one) for one in both]
+
+    return adapt._replace(
+        apply=lambda meta, support, hyper: [adapt.start(meta), adapt.apply(meta, support, hyper)],
+        merge=merge,
+    )
+
+
+@cache
+def server_of(config: Config) -> Server:
+    """The experiment at the server."""
+    problem, n = config.problem, config.problem.n or 0
+    match problem:
+        case Clients():
+            init = client_net(problem).init
+        case Table():
+            init = table_net(problem).init
+        case _:
+            init = build(config).init
+    nothing = lambda key, ids, size: jnp.zeros((len(ids), size), jnp.int32)
+    nobody = Tasks(n, nothing, lambda ids, samples: samples)  # numbers of tasks, no sample
+    options = method_options(config)
+    options.pop("iterations", None)
+    chosen = compose(config.method, lambda w, batch: w, nobody, options, config.iterations)
+    params = init(init_key(config.seed))
+    hyper = hyper_of(chosen, params, sizes_of(config))
+    need, key = chosen.algorithm.needs._replace(weighted=False), run_key(config.seed)
+    drawn = jax.jit(lambda t: draw(jax.random.fold_in(key, t), need, nobody))
+
+    def cohort(t: int) -> tuple[np.ndarray, np.ndarray]:
+        visit = drawn(jnp.asarray(t, jnp.int32))
+        everybody = np.ones(visit.ids.shape, bool)
+        present = everybody if visit.turnout is None else np.asarray(visit.turnout.present)
+        return np.asarray(visit.ids), present
+
+    meta = jax.jit(lambda: chosen.algorithm.init(params, hyper).meta)()
+    mix = jax.jit(parts_of(chosen).server)
+    metric = "test_accuracy" if classifies(problem) else "test_error"
+    return Server(n, meta, cohort, mix, bool(config.weighted), metric)
+
+
+@contextmanager
+def _data_in(folder: str | None) -> Iterator[None]:
+    before = os.environ.get("MOML_DATA")
+    try:
+        if folder is not None:
+            os.environ["MOML_DATA"] = folder
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("MOML_DATA", None)
+        else:
+            os.environ["MOML_DATA"] = before

@@ -1,0 +1,93 @@
+"""Differential privacy by Flower's own wrappers, and what it has cost by Flower's accountant."""
+
+from typing import Any
+
+import numpy as np
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    Strategy,
+)
+from flwr.supercore.privacy_accounting import (
+    GaussianPrivacyEvent,
+    NeighboringRelation,
+    PrivacyConfig,
+    SamplingMethod,
+)
+from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
+
+from moml.errors import ConfigError
+from moml.flower.app.settings import Privacy
+from moml.flower.app.strategy import Cohorts
+
+CENTRAL = {
+    "server": DifferentialPrivacyServerSideFixedClipping,
+    "client": DifferentialPrivacyClientSideFixedClipping,
+}
+
+
+class Ledger:
+    """A run's privacy: the strategy with its noise, and epsilon by the rounds so far.
+
+    Central: each mean that is released counts, whoever took part. Local: each answer counts for its
+    own client, and epsilon is that of the client that has answered most often.
+    """
+
+    def __init__(self, told: Privacy, n: int, clients: int) -> None:
+        self.told, self.clients = told, clients
+        self.answers = np.zeros(n, np.int64)  # of each task
+        self.accountant = accountant(told.delta, n)  # of the server's means
+
+    @property
+    def asks(self) -> dict[str, Any]:
+        """How clients are asked: each by itself, as each is clipped by itself."""
+        return {"alone": True, "whole": self.told.where in CENTRAL}
+
+    def wrapped(self, cohorts: Cohorts) -> Strategy:
+        """The strategy, private where that is the server's part."""
+        if self.told.where not in CENTRAL:
+            return cohorts
+        numbers = (self.told.noise_multiplier, self.told.clipping_norm, self.clients)
+        return CENTRAL[self.told.where](cohorts, *numbers, accountant=self.accountant)
+
+    def count(self, tasks: list[int]) -> float:
+        """Epsilon after a round that these tasks answered; a wrapper has counted by itself."""
+        self.answers[tasks] += 1
+        if self.told.where in CENTRAL:
+            return _spent(self.accountant)
+        return epsilon_after(int(self.answers.max()), self.told.noise_multiplier, self.told.delta)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"accountant": self.accountant.state_dict(), "answers": self.answers.tolist()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.accountant.load_state_dict(state["accountant"])
+        self.answers = np.array(state["answers"], np.int64)
+
+
+def accountant(delta: float, n: int) -> RdpAccountant:
+    """Flower's accountant of a population of n, without amplification by sampling."""
+    relation, sampling = NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.NO_AMPLIFICATION
+    try:
+        return RdpAccountant(PrivacyConfig(delta, n, relation, sampling))
+    except ImportError as error:
+        raise ConfigError("privacy needs an accountant: pip install 'moml[flower]'") from error
+
+
+def epsilon_after(releases: int, noise_multiplier: float, delta: float = 1e-5) -> float:
+    """Epsilon of so many releases with this noise: how much noise will do for how many rounds.
+
+    >>> [round(epsilon_after(10, noise), 1) for noise in (1, 2, 4, 8)]
+    [19.1, 8.1, 3.6, 1.7]
+    """
+    spent = accountant(delta, 1)
+    if releases:
+        spent.compose(GaussianPrivacyEvent(noise_multiplier, 1, 1), releases)
+    return _spent(spent)
+
+
+def _spent(accountant: RdpAccountant) -> float:
+    spent = accountant.get_privacy_spent()
+    return spent.epsilon if spent.num_releases else 0.0

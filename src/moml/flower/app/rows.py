@@ -1,0 +1,47 @@
+"""Rounds as result rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from moml.algorithms.recipes import method
+from moml.config.config import Config, kind_of, method_options
+from moml.runtime.account import cost
+
+Row = dict[str, Any]
+
+
+def result_rows(config: Config, rounds: Sequence[Row]) -> list[Row]:
+    """Two rows for each round: the model it began with, before and after clients adapt it."""
+    nothing = lambda w, batch: w
+    chosen = method(config.method, nothing, n=config.problem.n, **method_options(config, nothing))
+    of_a_client = int(cost(chosen, np.zeros(0, np.float32)).samples[0])
+    steps = chosen.algorithm.needs.visits
+    rows, clients, seconds = [], 0, 0.0
+    for told in rounds:
+        clients, seconds = clients + told["answered"], seconds + told["seconds"]
+        setting = {"k": config.k, "shots": config.shots, "steps": config.test_steps}
+        setting |= {"round": told["round"], "clients": told["answered"], "seed": config.seed}
+        if told["epsilon"] is not None:
+            setting["epsilon"] = told["epsilon"]
+        for name in ("before", "after"):
+            mean = told[name]
+            rows.append({
+                "table": "flower",
+                "dataset": kind_of(config.problem),
+                "setting": setting,
+                "method": config.method,
+                "protocol": "strict",
+                "metric": told["metric"] if name == "after" else f"{told['metric']}_before",
+                "mean": mean,
+                "std": None if mean is None else 0.0,
+                "seeds": 1,
+                "lost": int(mean is None),
+                "paper_mean": None,
+                "paper_std": None,
+                "samples": clients * of_a_client,
+                "iterations": told["round"] * steps,
+                "seconds": round(seconds, 2),
+            })  # fmt: skip
+    return rows

@@ -1,0 +1,193 @@
+"""Flower's server app: rounds, one after the other, each on disk before the next begins.
+
+OUT/  run.json       experiment, configuration, and the token that memories are kept by
+      checkpoints/   w and who was heard, after every round: see `moml.storage.checkpoint`
+      rounds.jsonl   a line a round
+      w.safetensors  the model, when all rounds are done
+      log.txt, lock
+"""
+
+import json
+import logging
+import os
+import secrets
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flwr.app import ConfigRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Strategy
+
+from moml.config.config import changed
+from moml.config.toml import dump, parse
+from moml.errors import CheckpointError, ConfigError, Diverged
+from moml.flower.app.learning import Server, server_of
+from moml.flower.app.nodes import Nodes, exchange, wait
+from moml.flower.app.privacy import Ledger
+from moml.flower.app.records import arrays_of, finite, size, tree_of
+from moml.flower.app.settings import Settings, read
+from moml.flower.app.strategy import Cohorts, sifted
+from moml.storage.arrays import named_leaves, write_arrays
+from moml.storage.checkpoint import Checkpoints
+from moml.storage.files import writable_folder, write_text
+from moml.storage.folder import Lock, open_log
+from moml.storage.metrics import read as read_rows
+
+app = ServerApp()
+log = logging.getLogger("moml")
+
+
+class State(NamedTuple):
+    """What a round begins with."""
+
+    meta: Any
+    heard: np.ndarray  # [n] the last round that a task's answer was counted in, -1: none
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """A run from wherever it stands to its end."""
+    settings = read(context.run_config)
+    out = writable_folder(settings.out)
+    with Lock(out), open_log(out):
+        run(grid, settings, out)
+
+
+def run(grid: Grid, settings: Settings, out: Path) -> State:
+    """The rounds that are left."""
+    server = server_of(settings.config)
+    token = begun(settings, out)
+    first = State(jax.tree.map(np.asarray, server.meta), np.full(server.n, -1, np.int32))
+    clients = len(server.cohort(0)[0])
+    ledger = None if settings.privacy is None else Ledger(settings.privacy, server.n, clients)
+    with Checkpoints(out / "checkpoints", keep=2) as kept:
+        kept.clear()
+        found = kept.load(first)
+        done, state = (0, first) if found is None else (found.step, State(*found.state))
+        if found is not None and ledger is not None:
+            ledger.load(found.info["privacy"])
+        keep_rows(out, done)
+        log.info("%s: from round %d of %d", settings.experiment, done, settings.rounds)
+        if done < settings.rounds:
+            wait(grid, settings.min_nodes, settings.timeout)
+        nodes = Nodes()
+        for number in range(done, settings.rounds):
+            state, row = one_round(grid, settings, server, nodes, ledger, token, number, state)
+            with open(out / "rounds.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            info = {"privacy": None if ledger is None else ledger.state()}
+            kept.save(number + 1, state, info)
+            kept.wait()  # before anybody sees this model
+            log.info("%s", told(row))
+            print(told(row), flush=True)  # Flower shows it to whoever started the run
+    write_arrays(out / "w.partial", named_leaves(state.meta, "w"))
+    os.replace(out / "w.partial", out / "w.safetensors")
+    return state
+
+
+def one_round(
+    grid: Grid,
+    settings: Settings,
+    server: Server,
+    nodes: Nodes,
+    ledger: Ledger | None,
+    token: str,
+    number: int,
+    state: State,
+) -> tuple[State, dict[str, Any]]:
+    """Ask, sift, take the mean, mix."""
+    began = time.monotonic()
+    asks = {} if ledger is None else ledger.asks
+    cohorts = Cohorts(
+        server.cohort,
+        nodes,
+        run=token,
+        heard=state.heard,
+        timeout=settings.timeout,
+        action=settings.action,
+        **asks,
+    )
+    strategy: Strategy = cohorts if ledger is None else ledger.wrapped(cohorts)
+    arrays = arrays_of(state.meta)
+    messages = list(strategy.configure_train(number + 1, arrays, ConfigRecord(), grid))
+    replies = exchange(grid, messages, settings.timeout)
+    good, failed = sifted(
+        cohorts.asked,
+        replies,
+        state.meta,
+        weighted=server.weighted,
+        unmoved=ledger is None or ledger.told.where != "server",
+        late=f"no answer within {settings.timeout:g} s",
+    )
+    heard = [task for each, _ in good for task in each.tasks]
+    failed = cohorts.failed + failed
+    mean, metrics = strategy.aggregate_train(number + 1, [reply for _, reply in good])
+    if mean is not None:
+        meta = jax.tree.map(np.asarray, server.mix(state.meta, tree_of(mean, state.meta)))
+        counted = state.heard.copy()
+        counted[heard] = number
+        state = State(meta, counted)
+    if not finite(state.meta):
+        raise Diverged(f"{settings.config.method} diverged in round {number + 1}: not finite")
+    values = {} if metrics is None else dict(metrics)
+    return state, {
+        "round": number + 1,
+        "rounds": settings.rounds,
+        "metric": server.metric,
+        **{name: values.get(name) for name in ("loss", "before", "after")},
+        "asked": sum(len(each.tasks) for each in cohorts.asked),
+        "answered": len(heard),
+        "failed": [each._asdict() for each in failed],
+        "released": mean is not None,
+        "down": sum(map(size, messages)),
+        "up": sum(size(reply) for reply in replies if reply is not None),
+        "seconds": round(time.monotonic() - began, 3),
+        "epsilon": None if ledger is None else ledger.count(heard),
+    }
+
+
+def told(row: dict[str, Any]) -> str:
+    """A round in a line."""
+    words = [f"round {row['round']} of {row['rounds']}"]
+    if row["loss"] is not None:
+        words += [f"loss {row['loss']:.4g}", f"{row['metric']} {row['before']:.4g}"]
+        words += [f"{row['after']:.4g} after adapting"]
+    words += [f"{row['answered']} of {row['asked']} tasks answered"]
+    if row["epsilon"] is not None:
+        words += [f"epsilon {row['epsilon']:.3f}"]
+    words += [f"partition {each['partition']} failed: {each['reason']}" for each in row["failed"]]
+    return ", ".join(words)
+
+
+def begun(settings: Settings, out: Path) -> str:
+    """The token of the run in this folder, which is begun if it is not."""
+    path = out / "run.json"
+    privacy = None if settings.privacy is None else list(settings.privacy)
+    about: dict[str, Any] = {"experiment": settings.experiment, "privacy": privacy}
+    about["config"] = dump(settings.config)
+    if not path.exists():
+        token = secrets.token_hex(8)
+        write_text(json.dumps(about | {"run": token}, indent=1) + "\n", path)
+        return token
+    try:
+        old = json.loads(path.read_text(encoding="utf-8"))
+        config, token = parse(old["config"], str(path)), str(old["run"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    now = replace(settings.config, iterations=config.iterations)  # there may be more rounds
+    fields = changed(config, now)
+    fields += [name for name in ("experiment", "privacy") if old[name] != about[name]]
+    if fields:
+        raise ConfigError(f"{out} holds a run with another {' and '.join(fields)}: take a new out")
+    return token
+
+
+def keep_rows(out: Path, done: int) -> None:
+    """Lines of rounds that are to be done again go."""
+    path = out / "rounds.jsonl"
+    rows = [row for row in read_rows(path) if row["round"] <= done] if path.exists() else []
+    write_text("".join(json.dumps(row) + "\n" for row in rows), path)

@@ -1,0 +1,158 @@
+"""What a Flower run is told: by its app folder (the run), and by each machine (the node)."""
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from moml.algorithms.recipes import RECIPES
+from moml.config.config import Config, check
+from moml.config.problems import Episodes, one_of
+from moml.config.starts import STARTS
+from moml.config.toml import parse
+from moml.errors import ConfigError, check_count
+
+START = "synthetic-clients"
+ACTIONS = {"": "train", "server": "train", "client": "train.clipped", "local": "train.noised"}
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+DEFAULTS: dict[str, Any] = {
+    "config": "",
+    "experiment": "moml",
+    "method": "",
+    "rounds": 0,
+    "out": "",
+    "min-nodes": 1,
+    "timeout": 600.0,
+    "privacy": "",
+    "clipping-norm": 1.0,
+    "noise-multiplier": 1.0,
+    "delta": 1e-5,
+}
+
+
+class Privacy(NamedTuple):
+    """Differential privacy: who clips and adds noise, and how much of it."""
+
+    where: str  # server, client (which clips; the server adds the noise) or local
+    clipping_norm: float
+    noise_multiplier: float
+    delta: float
+
+
+class Settings(NamedTuple):
+    """A run: the experiment, as `moml train` has it, and how it is run."""
+
+    config: Config
+    experiment: str
+    rounds: int
+    out: Path
+    min_nodes: int
+    timeout: float
+    privacy: Privacy | None
+
+    @property
+    def action(self) -> str:
+        """The type of the messages that ask for a round's work."""
+        return ACTIONS["" if self.privacy is None else self.privacy.where]
+
+
+class Node(NamedTuple):
+    """A machine: task i is its own if i % partitions == partition."""
+
+    partition: int
+    partitions: int
+    state: Path | None  # where memories lie
+    data: str | None  # where data sets lie, instead of MOML_DATA
+
+
+def read(run: Mapping[str, Any]) -> Settings:
+    """The settings of a run, checked.
+
+    >>> read({"rounds": 3, "method": "fedavg"}).rounds
+    3
+    """
+    for key, usual in DEFAULTS.items():
+        kind = float | int if isinstance(usual, float) else type(usual)
+        if not isinstance(run.get(key, usual), kind):
+            raise ConfigError(f"{key} must be like {usual!r}; given {run[key]!r}")
+    given = DEFAULTS | {key: run[key] for key in DEFAULTS if key in run}
+    experiment = given["experiment"]
+    if not NAME.fullmatch(experiment):  # a folder of this name is made
+        raise ConfigError(f"experiment must be letters, digits, . _ -; given {experiment!r}")
+    config = experiment_of(given["config"], given["method"], given["rounds"])
+    timeout = _positive("timeout", given["timeout"])
+    home = os.environ.get("FLWR_HOME") or Path.home() / ".flwr"
+    out = Path(given["out"] or Path(home) / "moml" / experiment)
+    return Settings(
+        config,
+        experiment,
+        math.ceil(config.iterations / local_steps(config)),
+        out,
+        check_count("min-nodes", given["min-nodes"]),
+        timeout,
+        _privacy(given, config),
+    )
+
+
+@cache
+def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
+    """The configuration that a run's text holds, or names; another method or number of rounds."""
+    named = STARTS.get(text.strip() or START)
+    config = parse(text, "config") if named is None else named
+    if method:
+        config = replace(config, method=method)
+    if check_count("rounds", rounds, least=0):
+        config = replace(config, iterations=rounds * local_steps(config))
+    federated = [name for name in RECIPES if RECIPES[name].work is not None]
+    if config.method in RECIPES and config.method not in federated:
+        raise ConfigError(f"{config.method} has no rounds; allowed: {', '.join(federated)}")
+    if isinstance(config.problem, Episodes):
+        raise ConfigError(
+            "episodes have no clients: problem.kind must be synthetic, clients, table or sine"
+        )
+    return check(config)
+
+
+def local_steps(config: Config) -> int:
+    """H."""
+    return 5 if config.local_steps is None else config.local_steps
+
+
+def node_of(node: Mapping[str, Any]) -> Node:
+    """What a machine is told at its start."""
+    for key in ("partition-id", "num-partitions"):
+        if key not in node:
+            raise ConfigError(f"--node-config must have {key}")
+    count = check_count("num-partitions", node["num-partitions"])
+    state, data = node.get("state-dir"), node.get("data")
+    return Node(
+        check_count("partition-id", node["partition-id"], least=0, below=count),
+        count,
+        Path(str(state)) if state else None,
+        str(data) if data else None,
+    )
+
+
+def _positive(name: str, value: float) -> float:
+    if not 0 < value < math.inf:
+        raise ConfigError(f"{name} must be a number above 0; given {value:g}")
+    return float(value)
+
+
+def _privacy(given: Mapping[str, Any], config: Config) -> Privacy | None:
+    where = given["privacy"]
+    one_of("privacy", where, ACTIONS)
+    if not where:
+        return None
+    for name in ("weighted", "dropout"):
+        if getattr(config, name):
+            raise ConfigError(f"privacy counts every client alike, and each: leave out {name}")
+    delta = _positive("delta", given["delta"])
+    if delta >= 1:
+        raise ConfigError(f"delta must be below 1; given {delta:g}")
+    norm, noise = (_positive(name, given[name]) for name in ("clipping-norm", "noise-multiplier"))
+    return Privacy(where, norm, noise, delta)

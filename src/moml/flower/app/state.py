@@ -1,0 +1,94 @@
+"""Memories at a node: each task's row after its last two rounds, in Flower's context and in files.
+
+    STATE/EXPERIMENT/TASK-ROUND-RUN-SHA256.safetensors
+
+The server says after which round a task's row was last counted; that row is the one to go on from.
+So a round that is done again, or whose answer was lost, does not move a memory twice. RUN is drawn
+when a run begins: another one of the same name has memories of its own.
+"""
+
+import hashlib
+import logging
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flwr.app import ArrayRecord, RecordDict
+
+from moml.errors import CheckpointError, ConfigError
+from moml.flower.app.records import arrays_of, tree_of
+from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays
+from moml.storage.files import writable_folder
+from moml.storage.manifest import sync_folder
+
+log = logging.getLogger("moml")
+SUFFIX = ".safetensors"
+
+
+class Place(NamedTuple):
+    """Where the rows of one task in one run lie."""
+
+    records: RecordDict  # Flower's Context.state: lost when the node is started again
+    folder: Path | None  # files: not lost
+    experiment: str
+    run: str
+    task: int
+
+    def name(self, round_: int) -> str:
+        """Of the row after a round."""
+        return f"{self.task:06d}-{round_:08d}-{self.run}"
+
+    @property
+    def files(self) -> Path | None:
+        """The folder of the experiment."""
+        return None if self.folder is None else self.folder / self.experiment
+
+
+def recall(place: Place, round_: int, like: Any) -> Any:
+    """The row after a round, None where it is not there; CheckpointError where it is damaged."""
+    record = place.records.get(f"{place.experiment}/{place.name(round_)}")
+    if isinstance(record, ArrayRecord):
+        return tree_of(record, like)
+    if place.files is not None:
+        for path in place.files.glob(place.name(round_) + "-*" + SUFFIX):
+            if hashlib.sha256(path.read_bytes()).hexdigest() != path.stem.rsplit("-", 1)[1]:
+                raise CheckpointError(f"{path} is damaged; without it the memory begins anew")
+            return jax.tree.map(np.array, filled(like, read_arrays(path), "w"))
+    log.warning("task %d has no memory of round %d here: it begins anew", place.task, round_)
+    return None
+
+
+def keep(place: Place, before: int, round_: int, row: Any) -> None:
+    """Keep the row after a round, and the one it came from; those of other rounds go."""
+    names = {place.name(before), place.name(round_)}
+    if place.files is not None:
+        folder = writable_folder(place.files)
+        final = _write(folder, place.name(round_), row)
+        for path in folder.glob(f"{place.task:06d}-*"):
+            old = path.name.rsplit("-", 1)[0] not in names
+            if old or (path.name.startswith(place.name(round_)) and path != final):
+                path.unlink(missing_ok=True)
+        sync_folder(folder)
+    mine = f"{place.experiment}/{place.task:06d}-"
+    for name in [name for name in place.records if name.startswith(mine)]:
+        if name.removeprefix(f"{place.experiment}/") not in names:
+            del place.records[name]
+    place.records[f"{place.experiment}/{place.name(round_)}"] = arrays_of(row)
+
+
+def _write(folder: Path, name: str, row: Any) -> Path:
+    """A file that appears whole or not at all, with its digest in its name."""
+    partial = folder / f".{name}.partial"
+    leaves = {key: np.asarray(leaf) for key, leaf in named_leaves(row, "w").items()}
+    write_arrays(partial, leaves)
+    try:
+        with open(partial, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        final = folder / f"{name}-{digest}{SUFFIX}"
+        os.replace(partial, final)
+    except OSError as error:
+        raise ConfigError(f"cannot write a memory in {folder}: {error.strerror}") from error
+    return final

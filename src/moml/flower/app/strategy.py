@@ -1,0 +1,125 @@
+"""Who is asked in a round, and whose answer counts.
+
+The mean itself is Flower's `FedAvg.aggregate_train` as it comes: that is what its wrappers of
+differential privacy are made for, and what its accountant insists on.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
+
+from moml.errors import ConfigError
+from moml.flower.app.nodes import Nodes
+from moml.flower.app.records import ARRAYS, CONFIG, flaw, same
+from moml.types import Meta
+
+
+class Failure(NamedTuple):
+    """Tasks of a round that are not in its mean."""
+
+    partition: int
+    tasks: list[int]
+    reason: str
+
+
+class Asked(NamedTuple):
+    """A message of a round: to whom, about which tasks."""
+
+    node: int
+    partition: int
+    tasks: list[int]
+
+
+class Cohorts(FedAvg):
+    """FedAvg whose cohorts are tasks drawn from (seed, round), as the simulator draws them.
+
+    One message a node, with all its tasks of the round; where `alone`, one message a task. A round
+    that must be `whole` asks nobody where somebody cannot be asked.
+    """
+
+    def __init__(
+        self,
+        cohort: Callable[[int], tuple[np.ndarray, np.ndarray]],
+        nodes: Nodes,
+        *,
+        run: str,
+        heard: np.ndarray,
+        timeout: float,
+        action: str,
+        alone: bool = False,
+        whole: bool = False,
+    ) -> None:
+        super().__init__()
+        self.cohort, self.nodes, self.run, self.heard = cohort, nodes, run, heard
+        self.timeout, self.action, self.alone, self.whole = timeout, action, alone, whole
+        self.asked: list[Asked] = []
+        self.failed: list[Failure] = []  # of the tasks drawn, those that nobody is asked about
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """The messages of a round."""
+        ids, present = self.cohort(server_round - 1)
+        holders = self.nodes.holders(grid, self.timeout)
+        if not self.nodes.partitions:
+            raise ConfigError("no node says which partition it holds: see the nodes' logs")
+        self.asked, self.failed = [], []
+        for partition, tasks in self._by_partition(ids[present]).items():
+            if partition in holders:
+                parts = [[task] for task in tasks] if self.alone else [tasks]
+                self.asked += [Asked(holders[partition], partition, part) for part in parts]
+            else:
+                self.failed.append(Failure(partition, tasks, "no node holds this partition"))
+        for partition, tasks in self._by_partition(ids[~present]).items():
+            self.failed.append(Failure(partition, tasks, "dropped out, as drawn"))
+        if self.whole and self.failed:
+            short = "not asked: with privacy a round has all its clients or none"
+            self.failed += [Failure(each.partition, each.tasks, short) for each in self.asked]
+            self.asked = []
+        say: dict[str, Any] = {"ttl": self.timeout, "group_id": str(server_round)}
+        return [
+            Message(self._content(arrays, config, server_round, tasks), node, self.action, **say)
+            for node, _, tasks in self.asked
+        ]
+
+    def _by_partition(self, ids: np.ndarray) -> dict[int, list[int]]:
+        of = ids % self.nodes.partitions
+        return {int(part): ids[of == part].tolist() for part in np.unique(of)}
+
+    def _content(
+        self, arrays: ArrayRecord, config: ConfigRecord, server_round: int, tasks: list[int]
+    ) -> RecordDict:
+        told: dict[str, Any] = {
+            "server-round": server_round,
+            "run": self.run,
+            "tasks": tasks,
+            "heard": [int(self.heard[task]) for task in tasks],
+        }
+        return RecordDict({ARRAYS: arrays, CONFIG: ConfigRecord(dict(config) | told)})
+
+
+def sifted(
+    asked: list[Asked],
+    replies: list[Message | None],
+    meta: Meta,
+    *,
+    weighted: bool,
+    unmoved: bool,
+    late: str,
+) -> tuple[list[tuple[Asked, Message]], list[Failure]]:
+    """The answers that can go into the mean, and the others by name; `unmoved`: so may they be."""
+    good, failed = [], []
+    for each, reply in zip(asked, replies, strict=True):
+        weight = None if weighted else len(each.tasks)
+        reason = late if reply is None else flaw(reply, meta, weight)
+        if reply is not None and reason is None and not unmoved and same(reply, meta):
+            reason = "its model is the one it was sent: there is nothing to clip"
+        if reply is not None and reason is None:
+            good.append((each, reply))
+        else:
+            failed.append(Failure(each.partition, each.tasks, reason or late))
+    return good, failed

@@ -1,0 +1,179 @@
+"""What the authors' released federated code computes, where it is not one of our methods.
+
+One draw of samples serves a whole round, so that all a client does to its first layer stays in the
+span of these few images x: W = W_r + c x, with c [images, hidden]. A round is run on c. Since
+
+    x W' = x W_r' + (x x') c      and      W <- W - rate dz' x   is   c <- c - rate dz,
+
+that is the same arithmetic on matrices a hundred times smaller. It holds for any sum of weights and
+first-order gradients; not for exact curvature.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from moml.algorithms.federated.fedavg import fedavg
+from moml.algorithms.federated.local import localmoml, per_fedavg
+from moml.algorithms.federated.rounds import RoundState, Update, local_steps
+from moml.algorithms.parts.adapt import gradient_steps
+from moml.algorithms.parts.curvature import first_order
+from moml.algorithms.parts.personal import Step
+from moml.algorithms.single.moml import mean, norm
+from moml.models.networks import Model
+from moml.types import Algorithm, Hyper, Info, Key, Loss, Meta, Need, Params, Task, Visit
+
+Layers = tuple[Array, ...]  # [inputs, outputs] each
+
+
+def bare_mlp(*sizes: int) -> Model:
+    """ELU, no biases, Xavier normal: weights of variance 2 / (inputs + outputs).
+
+    >>> net = bare_mlp(12, 4, 3)
+    >>> net.predict(net.init(jax.random.key(0)), jnp.ones((5, 2, 2, 3))).shape
+    (5, 3)
+    """
+    shapes = list(itertools.pairwise(sizes))
+
+    def init(key: Key) -> Layers:
+        keys, normal = jax.random.split(key, len(shapes)), jax.nn.initializers.glorot_normal()
+        return tuple(normal(k, shape) for k, shape in zip(keys, shapes, strict=True))
+
+    def predict(params: Layers, x: Any) -> Any:
+        return upper(flat(x) @ params[0], params[1:])
+
+    return Model(init, predict)
+
+
+def flat(x: Array) -> Array:
+    """Images as rows."""
+    return x.reshape(len(x), -1)
+
+
+def upper(z: Float[Array, "rows hidden"], layers: Layers) -> Float[Array, "rows out"]:
+    """What comes after the first layer."""
+    for layer in layers:
+        z = jax.nn.elu(z) @ layer
+    return z
+
+
+@jax.custom_vjp
+def in_span(gram: Array, c: Array) -> Array:
+    """(x x') c, whose gradient in c is that in W, in coordinates of the span: dz itself."""
+    return gram @ c
+
+
+in_span.defvjp(lambda gram, c: (gram @ c, gram), lambda gram, dz: (jnp.zeros_like(gram), dz))
+
+
+def span_logits(layers: Layers, x: Float[Array, "rows inputs"]) -> tuple[Layers, Any]:
+    """The model on the span of x: (0, upper layers), and (c, upper layers) -> logits of all x."""
+    first, rest = layers[0], layers[1:]
+    z, gram = x @ first, x @ x.T
+    return (jnp.zeros_like(z), *rest), lambda p: upper(z + in_span(gram, p[0]), p[1:])
+
+
+def picked(logits: Callable[[Params], Any], y: Array) -> Loss:
+    """Mean cross-entropy over the rows that a batch marks with 1."""
+
+    def loss(params: Params, mark: Float[Array, " rows"]) -> Float[Array, ""]:
+        each = optax.losses.softmax_cross_entropy_with_integer_labels(logits(params), y)
+        return jnp.sum(mark * each) / jnp.sum(mark)
+
+    return loss
+
+
+class Round(NamedTuple):
+    """What a round leaves at a client: the images of its draw, and (c, upper layers)."""
+
+    images: Float[Array, "rows inputs"]
+    local: Layers
+    loss: Float[Array, ""]
+
+
+def client_round(
+    build: Callable[[Loss], Update], h: int, restart_scale: float
+) -> Callable[[Layers, Task, Hyper], Round]:
+    """A client's round where one draw serves all H steps, run on the span of that draw.
+
+    `build` makes the update of a loss; a method without query gets support and query as one.
+    """
+
+    def run(meta: Layers, task: Task, hyper: Hyper) -> Round:
+        parts = [part for part in (task.support, task.query) if part is not None]
+        x, y = [flat(part.x) for part in parts], [part.y for part in parts]
+        if task.restart is not None:
+            x.append(restart_scale * flat(task.restart.x))  # 255: the slip, pixels as they are
+            y.append(task.restart.y)
+        images = jnp.concatenate(x)
+        local, logits = span_logits(meta, images)
+        ends = [sum(len(part) for part in x[:i]) for i in range(len(x) + 1)]
+        at = jnp.arange(len(images))
+        mark = lambda i: ((at >= ends[i]) & (at < ends[i + 1])).astype(images.dtype)
+        again = lambda part: jnp.broadcast_to(part, (h, *part.shape))
+        marks = Task(
+            support=again(mark(0)),
+            query=None if task.query is None else again(mark(1)),
+            restart=None if task.restart is None else mark(len(x) - 1),
+        )
+        done = build(picked(logits, jnp.concatenate(y)))(local, (), marks, None, hyper)
+        return Round(images, done.meta, done.loss)
+
+    return run
+
+
+def one_draw(
+    build: Callable[[Loss], Update], need: Need, h: int, *, restart_scale: float = 1.0
+) -> Algorithm:
+    """Rounds of such clients; the server's mean is taken on the span too.
+
+    W <- 1/B sum_i (W + x_i' c_i) = W + x' c / B,  over the images of all clients
+    """
+    run = client_round(build, h, restart_scale)
+
+    def step(state: RoundState, visit: Visit, hyper: Hyper) -> tuple[RoundState, Info]:
+        done = jax.vmap(lambda task: run(state.meta, task, hyper))(visit.task)
+        x, c = (part.reshape(-1, part.shape[-1]) for part in (done.images, done.local[0]))
+        meta = (state.meta[0] + x.T @ c / need.tasks, *mean(done.local[1:]))
+        moved = norm(optax.tree.sub(state.meta, meta))
+        return RoundState(meta, ()), Info(mean(done.loss), moved)
+
+    first = lambda params, hyper: RoundState(params, ())
+    return Algorithm(first, step, need._replace(visits=None), iterations=h)
+
+
+def stale_pfedme(loss: Loss, prox: float, prox_steps: int) -> Update:
+    """pFedMe whose subproblem keeps the gradient of its start: R steps with one stale gradient.
+
+    theta <- theta - alpha (grad L_S(w) + lambda (theta - w)),   w <- w - eta lambda (w - theta)
+    """
+
+    def subproblem(meta: Meta, row: tuple[()], task: Task, hyper: Hyper) -> Step:
+        value, g = jax.value_and_grad(loss)(meta, task.support)
+
+        def towards(theta: Params, _: None) -> tuple[Params, None]:
+            move = lambda t, g, w: t - hyper.alpha * (g + prox * (t - w))
+            return jax.tree.map(move, theta, g, meta), None
+
+        theta = jax.lax.scan(towards, meta, length=prox_steps)[0]
+        return Step(row, jax.tree.map(lambda w, t: prox * (w - t), meta, theta), value)
+
+    return local_steps(subproblem)
+
+
+def builder(name: str, prox: float, prox_steps: int) -> Callable[[Loss], Update]:
+    """A method's client update, first-order, as a function of the loss."""
+    one_step = lambda loss: gradient_steps(loss, 1, curvature=first_order)
+    match name:
+        case "per-fedavg":
+            return lambda loss: per_fedavg(loss, one_step(loss))
+        case "localmoml":
+            return lambda loss: localmoml(loss, one_step(loss))
+        case "pfedme":
+            return lambda loss: stale_pfedme(loss, prox, prox_steps)
+    return fedavg

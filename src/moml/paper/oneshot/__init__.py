@@ -1,0 +1,1 @@
+"""One-shot classification: the paper's second table."""

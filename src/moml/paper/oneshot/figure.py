@@ -1,0 +1,122 @@
+"""Pictures of one-shot classification: an episode with its answers, and a test that learns."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.paper.oneshot.plan import Cell
+from moml.paper.oneshot.score import episode
+from moml.paper.oneshot.table import Outcome, answers
+from moml.paper.oneshot.tasks import SPLIT, Problem
+from moml.report.figures import COLOURS, pyplot, save
+
+SHOWN = ("moml", "protonet-tuned", "moml-v1", "maml", "joint-tuned", "untrained")
+GOOD, BAD = "#009e73", "#d55e00"
+
+
+def title_of(cell: Cell) -> str:
+    """What a table is about, and what a guess would score."""
+    where = f"{cell.dataset}, images {cell.images}, {cell.setting.ways} ways"
+    where += "" if cell.split == SPLIT else f", split {cell.split}"
+    return f"One-shot, {where} (chance {cell.chance:g} %), protocol {cell.protocol}"
+
+
+def oneshot_figures(outcomes: Sequence[Outcome], problem: Problem, folder: Path) -> list[Path]:
+    """All pictures that these outcomes allow."""
+    cell, pictures = outcomes[0].cell, []
+    name = f"{cell.dataset}-{cell.images}" + ("" if cell.split == SPLIT else f"-{cell.split}")
+    learning = [one for one in outcomes if one.cell.protocol == "released"]
+    curves = {
+        one.cell.method: one.scores.mean(axis=1) for one in learning if one.scores.shape[2] > 1
+    }
+    if curves:
+        pictures.append(learned_in_the_test(curves, cell, folder / f"released-{name}"))
+    strict = {
+        one.cell.method: one for one in outcomes if one.cell.protocol != "released" and one.run
+    }
+    chosen = [method for method in SHOWN if method in strict][:3]
+    if chosen:
+        support, query = episode(problem.test, jax.random.key(2), jnp.zeros((), jnp.int32))
+        said = {method: answers(strict[method], support, query, problem) for method in chosen}
+        images = (np.asarray(support.x), np.asarray(query.x))
+        pictures.append(one_episode(images, said, folder / f"episode-{name}"))
+    return pictures
+
+
+def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path) -> Path:
+    """Accuracy of the released test, episode by episode: a line a method."""
+    figure, axes = pyplot().subplots(figsize=(7, 4.2), layout="constrained")
+    for i, (label, seeds) in enumerate(curves.items()):
+        smooth = np.stack([_smoothed(seed, 5 if cell.setting.test >= 10 else 15) for seed in seeds])
+        at, control = np.arange(1, smooth.shape[1] + 1), label == "untrained"
+        colour = "black" if control else COLOURS.get(label, f"C{i}")
+        line = {"linestyle": (0, (1, 2)), "zorder": 9, "linewidth": 2.2} if control else {}
+        axes.plot(at, smooth.mean(0), label=label, color=colour, **line)
+        if control or len(curves) < 4:
+            low, high = smooth.min(axis=0), smooth.max(axis=0)
+            axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+    axes.axhline(cell.chance, color="#999999", linewidth=1)
+    axes.text(100, cell.chance + 0.7, "a guess", color="#777777", fontsize=8, ha="right")
+    axes.set(
+        xlabel="episode of a test task, no reset in between", ylabel="accuracy, %", ylim=(0, None)
+    )
+    title = f"{cell.dataset}, the released test: what it scores is learned while it runs"
+    axes.set_title(title, fontsize=10)
+    axes.legend(frameon=False, fontsize=8, ncols=2)
+    return save(figure, path)
+
+
+def _smoothed(values: np.ndarray, width: int) -> np.ndarray:
+    """The mean over neighbouring episodes, fewer at the ends; the first as it is."""
+    reach = np.minimum(np.arange(len(values)), width // 2)
+    reach = np.minimum(reach, reach[::-1])
+    return np.array([values[i - r : i + r + 1].mean() for i, r in enumerate(reach)])
+
+
+def one_episode(
+    images: tuple[np.ndarray, np.ndarray], said: Mapping[str, np.ndarray], path: Path
+) -> Path:
+    """Support above, queries below it, then what each method takes every query for."""
+    support, query = images
+    ways, count = len(support), len(said)
+    rows: list[tuple[str, Any, Any]] = [("shown", support, None), ("asked", query, None)]
+    rows += [(label, support[answer], answer) for label, answer in said.items()]
+    size = 0.62 if ways > 10 else 1.0
+    figure, grid = pyplot().subplots(
+        2 + count, ways, figsize=(size * ways + 1.6, size * (2 + count) + 0.75), squeeze=False
+    )
+    figure.subplots_adjust(left=1.5 / (size * ways + 1.6), right=0.995, top=0.87, bottom=0.02,
+                           hspace=0.12, wspace=0.08)  # fmt: skip
+    for row, (label, pictures, answer) in zip(grid, rows, strict=True):
+        for i, axes in enumerate(row):
+            _show(axes, pictures[i])
+            if answer is None:
+                _frame(axes, "#bbbbbb", 0.8)
+            else:
+                _frame(axes, GOOD if answer[i] == i else BAD, 3.5)
+        share = "" if answer is None else f"\n{np.sum(answer == np.arange(ways))} of {ways}"
+        row[0].set_ylabel(label + share, rotation=0, ha="right", va="center", fontsize=9)
+    figure.suptitle(
+        "one episode of unseen classes; below, the class that each method answers: "
+        "green right, orange wrong", fontsize=9,
+    )  # fmt: skip
+    return save(figure, path)
+
+
+def _show(axes: Any, picture: np.ndarray) -> None:
+    grey = picture.shape[-1] == 1
+    axes.imshow(
+        picture[..., 0] if grey else np.clip(picture, 0, 1), cmap="gray_r" if grey else None
+    )
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+
+
+def _frame(axes: Any, colour: str, width: float) -> None:
+    """A border drawn as a patch, since `save` hides two of the spines."""
+    box = {"transform": axes.transAxes, "fill": False, "linewidth": width, "edgecolor": colour}
+    axes.add_patch(pyplot().Rectangle((0, 0), 1, 1, **box))

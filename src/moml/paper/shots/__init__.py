@@ -1,0 +1,1 @@
+"""When memory pays: error over beta and shots."""

@@ -1,0 +1,1 @@
+"""Sine regression: the paper's first table, its search, and the demo."""

@@ -1,0 +1,167 @@
+"""The search that gives `strict` its step sizes: every method over a grid, on validation tasks."""
+
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from moml.algorithms.parts.schedule import constant, decay_at
+from moml.algorithms.single.matching import match_beta
+from moml.errors import ConfigError, DataError
+from moml.paper.sine.score import LOSS, NET, SHOTS, STEPS, VALIDATION, unseen_error
+from moml.paper.sine.table import iterations_of
+from moml.storage.files import write_text
+from moml.tasks import sine
+from moml.training.progress import bar
+from moml.training.sweep import mean_of_seeds, sweep
+
+ETA = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
+BETA = [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0]
+ADAM = {"outer": optax.scale_by_adam()}
+
+
+class Variant(NamedTuple):
+    """What is searched over, and under which names `strict` knows its best."""
+
+    label: str
+    method: str
+    options: dict[str, Any]
+    grid: dict[str, list[float]]
+
+
+GRID = {"eta": ETA, "beta": BETA}
+FIRST = {"curvature": "first-order"}
+V1 = (  # the 1,120 trainings a K; beta = 1 is MAML
+    Variant("v1, first-order, sgd", "moml-v1", FIRST, GRID),
+    Variant("v1, first-order, adam", "moml-v1", FIRST | ADAM, GRID),
+    Variant("v1, exact, sgd", "moml-v1", {}, GRID),
+    Variant("v1, exact, adam", "moml-v1", ADAM, GRID),
+)
+OTHERS = (
+    Variant("v1, exact, adam, both ways", "moml-v1", ADAM | {"both_ways": True}, GRID),
+    Variant("v1, exact, adam, 3 inner steps", "moml-v1", ADAM | {"inner_steps": 3}, GRID),
+    Variant("joint", "fo-maml", {}, {"eta": ETA, "alpha": [0.0]}),
+    Variant("reptile", "reptile", {}, {"eta": [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0]}),
+    Variant("nasa", "nasa", {}, GRID | {"gamma": [0.1]}),
+    Variant("bspiderboost", "bspiderboost", {}, {"eta": ETA}),
+    Variant("moml-v2", "moml-v2", {}, GRID),
+    Variant("localmoml", "localmoml", {}, GRID),
+)
+
+
+class Found(NamedTuple):
+    """A variant's table: a row a setting, the best first."""
+
+    variant: Variant
+    k: int
+    rows: list[dict[str, Any]]
+    seconds: float
+
+
+def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool) -> Found:
+    """Train the whole grid with all seeds as one program; rank by the error on validation tasks."""
+    began = time.monotonic()
+    iterations = iterations_of(variant.method, k, budget)
+    done = sweep(
+        variant.method,
+        LOSS,
+        NET.init,
+        sine(),
+        seeds=seeds,
+        grid=variant.grid,
+        iterations=iterations,
+        schedule=constant if variant.method == "bspiderboost" else decay_at(iterations * 3 // 4),
+        progress=progress,
+        k=k,
+        **variant.options,
+    )
+    errors = np.asarray(unseen_error(VALIDATION)(done.meta)).reshape(-1, seeds)
+    lost = done.lost.reshape(-1, seeds)
+    rows = []
+    for i, (error, gone) in enumerate(zip(errors, lost, strict=True)):
+        setting = {name: done.settings[i * seeds][name] for name in variant.grid}
+        gone = gone | ~np.isfinite(error)
+        mean, std = (None, None) if gone.any() else mean_of_seeds(error, gone)
+        rows.append(setting | {"mean": mean, "std": std, "lost": int(gone.sum())})
+    rows.sort(key=lambda row: np.inf if row["mean"] is None else row["mean"])
+    return Found(variant, k, rows, time.monotonic() - began)
+
+
+def search_all(variants: Sequence[Variant], k: int, seeds: int, budget: int) -> Iterator[Found]:
+    """Every variant in its turn; while one trains on an accelerator the next ones compile."""
+    one = lambda variant: search(variant, k, seeds=seeds, budget=budget, progress=False)
+    workers = 1 if jax.default_backend() == "cpu" else 4
+    shown = bar(f"search, K = {k}", len(variants), shown=True)
+    with ThreadPoolExecutor(workers) as pool, shown as advance:
+        for done, found in enumerate(pool.map(one, variants), start=1):
+            advance(done, found.rows[0]["mean"] or math.nan)
+            yield found
+
+
+def best(
+    found: Found, keep: Callable[[dict[str, Any]], bool] = lambda row: True
+) -> dict[str, float]:
+    """The step sizes of the best row that `keep` lets through."""
+    row = next((row for row in found.rows if row["mean"] is not None and keep(row)), None)
+    if row is None:
+        raise ConfigError(f"{found.variant.label}, k = {found.k}: every setting lost a seed")
+    return {name: row[name] for name in ("eta", "beta", "gamma") if name in row}
+
+
+def steps_of(found: Found) -> dict[str, dict[str, float]]:
+    """The rows of `strict` that a variant decides: name -> step sizes."""
+    label = found.variant.label
+    if label == "v1, exact, sgd":
+        return {
+            "maml": best(found, lambda row: row["beta"] == 1),
+            "moml-v1": best(found, lambda row: row["beta"] < 1),
+        }
+    if label == "v1, exact, adam, both ways":  # moml takes its eta; its beta is the rule's
+        rule = match_beta(found.k, SHOTS, steps=STEPS, both_ways=True)
+        near = min(BETA, key=lambda beta: abs(math.log(beta / rule)))
+        return {"moml-searched": best(found), "moml": best(found, lambda row: row["beta"] == near)}
+    return {} if "," in label else {label: best(found)}
+
+
+def add_to(content: dict[str, Any], tables: list[Found], command: str) -> dict[str, Any]:
+    """The file that `strict` reads, with these tables in the place of older ones of their kind."""
+    device = jax.devices()[0]
+    machine = f"{device.device_kind}, jax {jax.__version__}, Python {platform.python_version()}"
+    steps = {name: dict(of_k) for name, of_k in content.get("steps", {}).items()}
+    shown = {(table["variant"], table["k"]): table for table in content.get("tables", [])}
+    for found in tables:
+        for name, sizes in steps_of(found).items():
+            steps.setdefault(name, {})[str(found.k)] = sizes
+        shown[found.variant.label, found.k] = {
+            "variant": found.variant.label,
+            "k": found.k,
+            "command": command,
+            "machine": machine,
+            "best": found.rows[:3],
+        }
+    test = f"{SHOTS} shots, {STEPS} steps, validation tasks of seed {VALIDATION}"
+    return {"test": test, "steps": steps, "tables": list(shown.values())}
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """What an earlier search left, to be added to; nothing where there is no file."""
+    try:
+        found = json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read step sizes from {path}: {error}") from error
+    if not isinstance(found, dict) or not {"steps", "tables"} >= set(found) - {"test"}:
+        raise DataError(f"{path} does not hold step sizes: give another file, or remove it")
+    return found
+
+
+def write_settings(content: dict[str, Any], path: Path) -> None:
+    """Put the file down whole."""
+    write_text(json.dumps(content, indent=1) + "\n", path)

@@ -1,0 +1,1 @@
+"""The convergence theorem as a measurement."""

@@ -1,0 +1,64 @@
+"""The theorem's picture: how far each method gets, and where it stops."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from moml.report.figures import COLOURS, PALETTE, pyplot, save
+
+LOOKS = {  # a method's colour is that of all pictures; broken where beta does not follow eta
+    "maml": (COLOURS["maml"], "-", "s"),
+    "moml-v1": (COLOURS["moml-v1"], "--", "o"),
+    "moml-v1-scheduled": (COLOURS["moml-v1"], "-", "o"),
+    "moml-v2": (COLOURS["moml-v2"], "--", "^"),
+    "moml-v2-theoretical": (COLOURS["moml-v2"], "-", "^"),
+    "scgd": (PALETTE[2], "-", "D"),
+    "nasa": (COLOURS["nasa"], ":", "v"),
+    "localmoml": (COLOURS["localmoml"], "-.", "X"),
+}
+PANELS = {"independent": "S2 independent of S1 (the paper)", "shared": "S2 = S1 (common practice)"}
+
+
+def theory_figure(result: Any, path: Path) -> Path:
+    """One column per S2. Above: the gap on the way, at the smallest eta. Below: where it ends.
+
+    `result` is what `moml.paper.theory.study.run_theory` returns; both pictures show |grad F|^2 at
+    the average of the last quarter of the steps, mean over the seeds that were not lost.
+    """
+    plt = pyplot()
+    figure, panels = plt.subplots(
+        2, 2, figsize=(11, 8), sharex="row", sharey=True, layout="constrained"
+    )
+    etas = sorted({m.eta for m in result.measured})
+    smallest = etas[0]
+    for column, (s2, title) in enumerate(PANELS.items()):
+        way, end = panels[:, column]
+        way.set_title(title, fontsize=11)
+        for label, (colour, dashes, mark) in LOOKS.items():
+            mine = [m for m in result.measured if m.s2 == s2 and m.line.label == label]
+            look = {"color": colour, "linestyle": dashes, "linewidth": 1.7}
+            for m in mine:
+                if m.eta == smallest:
+                    way.plot(m.samples, _over_seeds(m.curve), label=label, **look)
+            floors = [(m.eta, _over_seeds(m.curve)[-1]) for m in mine]
+            if floors:
+                end.plot(*np.transpose(floors), marker=mark, markersize=6, **look)
+        way.set(xlabel=f"samples drawn (eta = {smallest:g})", xscale="log", yscale="log")
+        end.set(xlabel="eta (with all n tasks at once: times n / B)", xscale="log")
+        end.set_xticks(etas, [f"{eta:g}" for eta in etas])
+        end.minorticks_off()
+        for axes in (way, end):
+            axes.grid(axis="y", color="0.9", linewidth=0.8)
+    panels[1, 0].invert_xaxis()  # shared: smaller steps to the right in both
+    panels[0, 0].set_ylabel("|grad F|² at the average, on the way")
+    panels[1, 0].set_ylabel("|grad F|² at the average, at the end")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return save(figure, path)
+
+
+def _over_seeds(curve: np.ndarray) -> np.ndarray:
+    """The mean over the seeds that end with a finite number: [points, seeds] -> [points]."""
+    kept = curve[:, np.isfinite(curve[-1])]
+    return kept.mean(axis=1) if kept.size else np.full(len(curve), np.nan)

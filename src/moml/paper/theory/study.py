@@ -1,0 +1,262 @@
+"""The theorem as a measurement: on tasks with finite data grad F is exact, so floors can be seen.
+
+Twenty non-convex logistic tasks, K = 1, B = 3, alpha = 1, float64. MAML's bias stays where it is
+however small eta becomes; with beta on the paper's schedule MOML's goes on falling. Every run
+starts at w = 0, all lines draw the same number of samples, and nothing is tuned.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.algorithms.parts.schedule import beta_follows_eta
+from moml.algorithms.recipes import Method, method
+from moml.algorithms.single.diagnostics import samples_of, tracking_error
+from moml.algorithms.single.theory import check_eta0, theoretical_steps
+from moml.errors import ConfigError, check_count
+from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
+from moml.runtime import simulate
+from moml.training.check import make_hyper
+from moml.training.compose import run_key
+from moml.training.fit import chunks
+from moml.training.progress import bar
+from moml.training.sweep import mean_of_seeds
+from moml.types import Hyper, Need
+
+B, K, K0, H = 3, 1, 5, 5
+ETA, BETA = 0.002, 0.02  # where the schedule of beta starts
+FULL = {0.002: 400_000, 0.0005: 1_600_000, 0.000125: 3_200_000}  # eta: iterations of v1
+QUICK = {0.002: 250_000, 0.0005: 250_000}
+POINTS = 32  # evaluations of a run, the last eight of them in its last quarter
+
+
+def fixed(eta: float) -> float:
+    """The same beta for every eta."""
+    return BETA
+
+
+def scheduled(eta: float) -> float:
+    """The paper's schedule, beta = .02 (eta / .002)^(2/3)."""
+    return float(beta_follows_eta(ETA, BETA)(Hyper(jnp.asarray(eta)), jnp.zeros((), int)).beta)
+
+
+class Line(NamedTuple):
+    """A line of the table."""
+
+    label: str
+    method: str
+    beta: Callable[[float], float] = fixed
+    gamma: float = 1.0
+    speed: float = 1.0  # eta over v1's: n / B where all tasks move w at once
+    options: Mapping[str, Any] = {}
+    theoretical: bool = False
+
+
+LINES = (
+    Line("maml", "maml", lambda eta: 1.0),
+    Line("moml-v1", "moml-v1"),
+    Line("moml-v1-scheduled", "moml-v1", scheduled),
+    Line("moml-v2", "moml-v2"),
+    Line("moml-v2-theoretical", "moml-v2", theoretical=True),
+    Line("scgd", "scgd", scheduled, speed=N / B),
+    Line("nasa", "nasa", scheduled, gamma=0.1, speed=N / B),
+    # the newest of K0 + 1 samples: u after a round's first step is their plain average
+    Line(
+        "localmoml",
+        "localmoml",
+        lambda eta: 1 / (K0 + 1),
+        options={"local_steps": H, "restart_samples": K0},
+    ),
+)
+
+
+class Measured(NamedTuple):
+    """A line at one eta: one column a seed."""
+
+    line: Line
+    s2: str
+    eta: float  # as the plan names it
+    used: dict[str, float]  # eta and beta of this line, their bounds where they change
+    samples: np.ndarray  # [points] drawn so far
+    curve: np.ndarray  # [points, seeds] |grad F|^2 at the mean of the last quarter so far
+    readings: dict[str, np.ndarray]  # metric: [seeds]
+    iterations: int
+    seconds: float  # its share of a program that runs several lines and etas
+
+
+class Theory(NamedTuple):
+    """The rows, and what the picture shows."""
+
+    rows: list[dict[str, Any]]
+    measured: list[Measured]
+
+
+def compose(line: Line, s2: str, p: Problem) -> Method:
+    """The method of a line; with an independent S2, v2 has the paper's two task batches."""
+    apart = "two_batches" if line.method == "moml-v2" else "independent_hessian"
+    shape = {"n": N, "tasks_per_step": B, "k": K, apart: s2 == "independent"}
+    chosen = method(line.method, LOSS, **shape, **line.options)
+    algorithm = chosen.algorithm
+    if line.theoretical:
+        constants = {"smoothness": p.smoothness, "hessian_lipschitz": p.hessian_lipschitz}
+        algorithm = theoretical_steps(algorithm, LOSS, Need(B, support=K), **constants)
+    return chosen._replace(algorithm=watched(algorithm))
+
+
+def steps_of(line: Line, eta: float, p: Problem) -> tuple[dict[str, float], float]:
+    """The steps a line takes, and what is given as `hyper.eta`: c = 4 L eta for the theorem's."""
+    if not line.theoretical:
+        return {"eta": eta * line.speed, "beta": line.beta(eta)}, eta * line.speed
+    L, c = p.smoothness, 4 * p.smoothness * eta  # so that eta_t <= eta
+    check_eta0(c, L)
+    return {"eta": eta, "beta": 6 * L**2 * c ** (-1 / 3) * eta}, c
+
+
+def squared_bias(grads: np.ndarray) -> np.ndarray:
+    """Each seed's grad F at its average times the mean of the others', [lines, seeds, d].
+
+    What the seeds share: their mean is |E grad F|^2, without the noise that averaging leaves, and
+    may be negative where the noise is larger. Not a number where fewer than two seeds are finite.
+    """
+    kept = np.isfinite(grads).all(axis=-1, keepdims=True)
+    total, others = np.where(kept, grads, 0).sum(axis=1, keepdims=True), kept.sum(axis=1) - 1
+    return (grads * (total - grads)).sum(axis=-1) / np.where(others > 0, others, np.nan)
+
+
+def read(w: np.ndarray, total: np.ndarray, length: int, p: Problem) -> tuple[Any, dict[str, Any]]:
+    """The curve and the readings, from w_t and sum w at every point: [points, lines, seeds, d].
+
+    `gap_at_average` is |grad F|^2 at the average of the last quarter, bias and what noise averaging
+    leaves; `mean_gap` that of w_t, over the points in the last quarter, bias and variance.
+    """
+    to = np.arange(1, POINTS + 1)
+    sums, of = np.concatenate([0 * total[:1], total]), 3 * to // 4
+    average = (sums[to] - sums[of]) / (length * (to - of))[:, None, None, None]
+    models = np.stack([average, w])
+    grads = np.asarray(p.grad(models.reshape(-1, D))).reshape(models.shape)
+    curve, gap = (grads**2).sum(axis=-1)
+    bias = {"squared_bias": squared_bias(grads[0, -1])} if w.shape[2] > 1 else {}
+    mean_gap = gap[3 * POINTS // 4 :].mean(axis=0)
+    return curve, {"gap_at_average": curve[-1], "mean_gap": mean_gap} | bias
+
+
+def measure(
+    lines: Sequence[Line], s2: str, plan: Mapping[float, int], p: Problem, seeds: int, shown: bool
+) -> Iterator[Measured]:
+    """Lines of one method, all seeds and all etas that run equally long side by side."""
+    chosen = compose(lines[0], s2, p)
+    program = simulate.compiled(simulate.stretch(chosen.algorithm, p.tasks), members=True)
+    drawn = simulate.samples_per_step(chosen.algorithm.needs)
+    as_v1 = B * K * (3 if s2 == "independent" else 2) / drawn  # steps on the samples of one of v1
+    error = tracking_error(ADAPT, chosen.memory, samples_of(p.tasks))
+    both = lambda *state: (error(*state), error(*state[:2], jnp.arange(N), state[3]))
+    tracking = jax.jit(jax.vmap(both))
+    for iterations in dict.fromkeys(plan.values()):
+        began = time.monotonic()
+        etas = [eta for eta, many in plan.items() if many == iterations]
+        cells = [(line, eta, *steps_of(line, eta, p)) for line in lines for eta in etas]
+        each = [make_hyper(c, u["beta"], 1.0, line.gamma, float) for line, _, u, c in cells]
+        hyper = jax.tree.map(lambda *values: jnp.repeat(jnp.stack(values), seeds), *each)
+        keys = jax.vmap(run_key)(jnp.tile(jnp.arange(seeds), len(cells)))
+        begun = jax.vmap(chosen.algorithm.init, (None, 0))(jnp.zeros(D), hyper)
+        length = max(1, round(iterations * as_v1 / POINTS))
+        steps = POINTS * length
+        seen, tracked = [], []
+        with bar(f"{lines[0].label}, S2 {s2}", steps, shown=shown) as advance:
+            for end, state, info in chunks(program, begun, keys, hyper, steps, length):
+                seen.append(np.stack([state.inner.meta, state.total]))
+                if end > 3 * steps // 4 and jax.tree.leaves(state.memory):
+                    at = (state.memory, state.before, state.ids, hyper)
+                    tracked.append(np.stack(tracking(*at)))
+                advance(end, float(np.mean(info.loss)))
+        w, total = np.stack(seen, axis=1).reshape(2, POINTS, len(cells), seeds, D)
+        curve, readings = read(w, total, length, p)
+        if tracked:  # the mean over the last quarter's points, in the readings of v1 and of v2
+            errors = np.mean(tracked, axis=0).reshape(2, len(cells), seeds)
+            readings |= {"tracking_error": errors[0], "tracking_error_all_tasks": errors[1]}
+        samples = np.arange(1, POINTS + 1) * length * drawn
+        seconds = (time.monotonic() - began) / len(cells)
+        for i, (line, eta, used, _) in enumerate(cells):
+            mine = {metric: values[i] for metric, values in readings.items()}
+            yield Measured(line, s2, eta, used, samples, curve[:, i], mine, steps, seconds)
+
+
+def rows_of(m: Measured) -> list[dict[str, Any]]:
+    """Result rows, in the one form that all tables share; one a reading."""
+    lost = ~np.isfinite(m.readings["gap_at_average"])
+    rows = []
+    for metric, values in m.readings.items():
+        mean, std = mean_of_seeds(values, lost | ~np.isfinite(values))
+        rows.append(
+            {
+                "table": "theory",
+                "dataset": "logistic",
+                "setting": {"k": K} | m.used | {"s2": m.s2},
+                "method": m.line.label,
+                "protocol": "paper" if m.s2 == "independent" else "strict",
+                "metric": metric,
+                "mean": mean,
+                "std": std,
+                "seeds": len(values),
+                "lost": int(lost.sum()),
+                "paper_mean": None,
+                "paper_std": None,
+                "samples": int(m.samples[-1]),
+                "iterations": m.iterations,
+                "seconds": round(m.seconds, 2),
+            }
+        )
+    return rows
+
+
+TITLES = {  # what each reading is, for people
+    "gap_at_average": "|grad F|^2 at the average of the last quarter",
+    "squared_bias": "its squared bias: what the seeds' gradients there have in common",
+    "mean_gap": "mean of |grad F(w_t)|^2 over the last quarter",
+    "tracking_error_all_tasks": "mean of |u_i - v_i(w)|^2 over all tasks",
+    "tracking_error": "the same over the step's own tasks",
+}
+
+
+def check_lines(methods: Sequence[str] | None) -> None:
+    """Refuse a line that the table has not."""
+    known = [line.label for line in LINES]
+    for name in methods or ():
+        if name not in known:
+            raise ConfigError(f"unknown method {name!r}; the table has: {', '.join(known)}")
+
+
+def run_theory(
+    *,
+    full: bool,
+    seeds: int,
+    progress: bool,
+    on_row: Callable[[dict[str, Any]], None] | None = None,
+    plan: Mapping[float, int] | None = None,
+    methods: Sequence[str] | None = None,
+) -> Theory:
+    """Measure every line, with S2 independent of S1 and with S2 = S1.
+
+    `plan` (eta: iterations of v1) replaces that of the full or the quick form, `methods` all lines.
+    """
+    check_count("seeds", seeds)
+    check_lines(methods)
+    lines = [line for line in LINES if methods is None or line.label in methods]
+    plan = plan or (FULL if full else QUICK)
+    result = Theory([], [])
+    with jax.enable_x64(True):
+        p = problem(jax.random.key(0))
+        for s2 in ("independent", "shared"):
+            for _, group in groupby(lines, lambda line: (line.method, line.theoretical)):
+                for m in measure(list(group), s2, plan, p, seeds, progress):
+                    result.measured.append(m)
+                    for row in rows_of(m):
+                        result.rows.append(row)
+                        if on_row is not None:
+                            on_row(row)
+    return result

@@ -1,0 +1,1 @@
+"""`moml report`: runs as one self-contained HTML page."""

@@ -1,0 +1,1 @@
+"""Result rows and scores as tables on a terminal."""

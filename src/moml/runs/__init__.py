@@ -1,0 +1,1 @@
+"""Jobs in folders: train, resume, sweep, score, doctor."""

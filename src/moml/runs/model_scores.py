@@ -1,0 +1,208 @@
+"""What the page computes of a run's newest model: scores by shots, clients, fits, the memory."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from moml.algorithms.parts.memory import parted
+from moml.algorithms.single.diagnostics import samples_of, tracking_error
+from moml.config.build import UNSEEN
+from moml.config.config import Config
+from moml.config.problems import Clients, Episodes, Sine
+from moml.errors import MomlError
+from moml.models import mlp
+from moml.runs.client_scores import Group
+from moml.runs.job import SCORED, Plan, each_of, plan_of
+from moml.runs.runs import load
+from moml.runs.score import asked
+from moml.tasks.sine import unseen_waves
+from moml.training.evaluate import levels
+from moml.training.fit import Learner
+from moml.types import Tasks
+
+UNSEEN_TASKS = "unseen tasks"
+TOOK_PART, NEVER = "took part", "never took part"
+DRAWN, DRAWN_IMAGES = 100, 10  # samples for v of an endless task; images of a class
+TRACKED, AT_ONCE = 1000, 64  # tasks, at most; side by side
+OWN = "ditto"  # what its clients keep is a model of their own, no memory of one
+Values = Float[np.ndarray, " n"]
+
+
+class Level(NamedTuple):
+    """Every task's score after so many shots; 0 is the model as it comes."""
+
+    who: str
+    shots: int
+    each: Values
+
+
+class Fit(NamedTuple):
+    """A wave, the model before and after it adapts to a few samples of it."""
+
+    rank: str
+    error: float
+    x: Values
+    wave: Values
+    before: Values
+    after: Values
+    samples: list[tuple[float, float]]
+
+
+class Tracked(NamedTuple):
+    """Of each task with a memory: |u - v|^2, and |w - v|^2."""
+
+    memory: Values
+    start: Values
+    tasks: int
+    exact: bool  # v from all data of a task, not from drawn samples
+
+
+class Looked(NamedTuple):
+    """What was computed; `wrong` says why something was not."""
+
+    levels: list[Level] = []
+    groups: list[Group] = []
+    fits: list[Fit] = []
+    tracked: Tracked | None = None
+    alone: float | None = None
+    wrong: str | None = None
+
+
+def _shots(config: Config) -> list[int]:
+    """Numbers of shots to score with, up to those of the run; of episodes 5 as well."""
+    if not isinstance(config.problem, Episodes):
+        return levels(config.shots)
+    room = (config.problem.least or 0) - config.problem.queries
+    return sorted({0, config.shots, *([5] if room >= 5 else [])})
+
+
+def pieces(config: Config) -> int:
+    """How many pieces of work `look` does."""
+    return 4 + len(_shots(config))
+
+
+def look(folder: Path, config: Config, done: Callable[[], None]) -> Looked:
+    """All that can be computed of a run's newest checkpoint; `done` is called after each piece."""
+    found = Looked(levels=[])
+    try:
+        learner, plan = load(folder), plan_of(config)
+        done()
+        for shots in _shots(config):
+            found.levels.extend(_levels(config, plan, learner, shots))
+            done()
+        found = found._replace(groups=_groups(config, plan, found.levels))
+        found = found._replace(fits=_fits(config, plan, learner, found.levels))
+        done()
+        found = found._replace(tracked=_tracked(config, plan, learner))
+        done()
+        found = found._replace(alone=_alone(config, learner))
+        done()
+    except MomlError as error:
+        return found._replace(wrong=str(error))
+    return found
+
+
+def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Level]:
+    config = replace(config, shots=shots or config.shots)
+    adapt = plan.method.adaptation(config.test_steps)
+    if shots == 0:
+        start = adapt.start
+        adapt = adapt._replace(apply=lambda meta, support, hyper: start(meta))
+    named: dict[str, Tasks | None] = {UNSEEN_TASKS: plan.built.unseen}
+    if isinstance(config.problem, Clients):
+        named = {TOOK_PART: plan.built.unseen, NEVER: plan.built.strangers}
+    each = {
+        who: each_of(config, plan.built, tasks, adapt)
+        for who, tasks in named.items()
+        if tasks is not None
+    }
+    scores = jax.jit(lambda *given: {who: one(*given) for who, one in each.items()})
+    found = scores(learner.meta, learner.hyper)
+    tidy = lambda values: np.nan_to_num(np.asarray(values, float), nan=np.inf, posinf=np.inf)
+    return [Level(who, shots, tidy(found[who])) for who in each]
+
+
+def _groups(config: Config, plan: Plan, found: Sequence[Level]) -> list[Group]:
+    """Clients before they adapt and after."""
+    if not isinstance(config.problem, Clients):
+        return []
+    named = {"took-part": (TOOK_PART, plan.built.unseen), "unseen": (NEVER, plan.built.strangers)}
+    at = {(level.who, level.shots): level.each for level in found}
+    return [
+        Group(name, _sizes(tasks), at[who, 0], at[who, config.shots])
+        for name, (who, tasks) in named.items()
+        if tasks is not None
+    ]
+
+
+def _sizes(tasks: Tasks) -> np.ndarray:
+    ids = jnp.arange(tasks.n or 0)
+    return np.asarray(jnp.zeros_like(ids) if tasks.sizes is None else tasks.sizes(ids))
+
+
+def _alone(config: Config, learner: Learner) -> float | None:
+    """Accuracy where an answer depends on no other query, if that is not what was asked."""
+    p = config.problem
+    if not isinstance(p, Episodes) or p.alone or p.model != "conv4" or p.norm != "batch":
+        return None
+    other = plan_of(asked(config, config.shots, None, None, alone=True))
+    return float(jax.jit(other.score)(learner.meta, learner.hyper))
+
+
+def _fits(config: Config, plan: Plan, learner: Learner, found: Sequence[Level]) -> list[Fit]:
+    """Waves that are easy, middling and hard for the model, of those that it is scored on."""
+    p = config.problem
+    if not isinstance(p, Sine):
+        return []
+    adapt, tasks = plan.method.adaptation(config.test_steps), plan.built.unseen
+    predict, x = mlp(1, *p.hidden, 1).predict, jnp.linspace(-5, 5, 101)
+    amplitude, phase = unseen_waves(jax.random.key(UNSEEN), config.test_tasks)
+    drawn = config.shots + (plan.built.queries or 0)
+
+    @jax.jit
+    def one(i: Any) -> Any:
+        key = jax.random.fold_in(jax.random.key(SCORED), i)  # the samples of the score itself
+        samples = tasks.fetch(i[None], tasks.draw(key, i[None], drawn))
+        support = jax.tree.map(lambda leaf: leaf[0, : config.shots], samples)
+        start = adapt.start(learner.meta), adapt.apply(learner.meta, support, learner.hyper)
+        models = [adapt.merge(learner.meta, personal) for personal in start]
+        answers = [predict(model, x[:, None])[:, 0] for model in models]
+        return support, (amplitude[i] * jnp.sin(phase[i] + x), *answers)
+
+    errors = next(level.each for level in found if level.shots == config.shots)
+    order = np.argsort(errors)
+    fits = []
+    for rank, share in {"easy": 0.1, "middling": 0.5, "hard": 0.9}.items():
+        i = order[int(share * (len(order) - 1))]
+        support, lines = one(jnp.asarray(i))
+        wave, before, after = (np.asarray(line) for line in lines)
+        samples = list(zip(support.x[:, 0].tolist(), support.y[:, 0].tolist(), strict=True))
+        fits.append(Fit(rank, float(errors[i]), np.asarray(x), wave, before, after, samples))
+    return fits
+
+
+def _tracked(config: Config, plan: Plan, learner: Learner) -> Tracked | None:
+    """How far each task's memory is from where the model adapts to, beside how far w is."""
+    store, tasks, method = getattr(learner.state, "memory", ()), plan.built.tasks, plan.method
+    rows = jax.tree.leaves(parted(store)[1])  # those on disk are in no checkpoint
+    if not rows or tasks.n is None or config.method == OWN:
+        return None
+    exact = tasks.full is not None
+    size = DRAWN_IMAGES if tasks.ways > 1 else DRAWN
+    samples = samples_of(tasks) if exact else samples_of(tasks, jax.random.key(SCORED), size)
+    adapt = method.adaptation(method.options.inner_steps)
+    w = jax.tree.map(lambda leaf: leaf[None], adapt.start(learner.meta))
+    still = method.memory._replace(recall=lambda store, ids: (w, jnp.ones_like(ids, bool)))
+    errors = [tracking_error(adapt, memory, samples) for memory in (method.memory, still)]
+    ids = jnp.arange(min(tasks.n, TRACKED))
+    one = lambda i: [e(store, learner.meta, i[None], learner.hyper) for e in errors]
+    both = jax.jit(lambda: jax.lax.map(one, ids, batch_size=min(AT_ONCE, len(ids))))
+    kept, start = (np.asarray(values) for values in both())
+    known = np.isfinite(kept)
+    return Tracked(kept[known], start[known], tasks.n, exact)

@@ -1,0 +1,98 @@
+"""What a run was begun with, and what has changed since."""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from moml.config.config import Config, changed, kind_of
+from moml.config.toml import dump, parse
+from moml.config.toml import load as read_config
+from moml.errors import ConfigError
+from moml.storage.files import write_text
+from moml.storage.folder import versions
+
+log = logging.getLogger("moml")
+Record = dict[str, Any]
+NOT_THERE = "not there"
+
+
+def write_record(folder: Path, config: Config, extra: Record) -> None:
+    """What a run was begun with: config.toml, for people to read and to change; and run.json.
+
+    That one comes last, as it makes a folder a run's.
+    """
+    record = {"config": dump(config), "versions": versions(), "seed": config.seed} | extra
+    write_text(dump(config), folder / "config.toml")
+    write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
+
+
+def begin(
+    folder: Path, config: Config, extra: Record, ready: Callable[[], None] = lambda: None
+) -> None:
+    """Make a folder a run's; refused where it is one already. For the holder of its lock.
+
+    `ready` is called before anything is written.
+    """
+    if (folder / "run.json").exists():
+        raise ConfigError(f"{folder} holds a run already; go on with: moml resume {folder}")
+    ready()
+    write_record(folder, config, extra)
+
+
+def record_of(folder: Path) -> tuple[Record, Config]:
+    """What a run was begun with."""
+    try:
+        record = json.loads((folder / "run.json").read_text())
+        return record, parse(record["config"], str(folder / "run.json"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{folder} holds no run: there is no run.json in it") from error
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
+
+
+def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, Callable[[], None]]:
+    """A run's record and configuration; a change in config.toml must be allowed by its name.
+
+    The function is to be called when the run can go on so: it writes the change into the record.
+    """
+    record, old = record_of(folder)
+    path = folder / "config.toml"
+    new = read_config(path)
+    fields = changed(old, new)
+    for name in allow:
+        if _field(new, name) is _field(old, name) is NOT_THERE:
+            raise ConfigError(f"--allow-change {name}: there is no such field")
+    for name in fields:
+        if name not in allow:
+            raise ConfigError(
+                f"{name} was {_field(old, name)} when this run began and is {_field(new, name)} in "
+                f"{path}: put it back, or go on with --allow-change {name}"
+            )
+    for name, before in record["versions"].items():
+        if (now := versions().get(name)) != before:
+            log.warning("%s is %s, it was %s: the last bits may differ", name, now, before)
+
+    def note() -> None:
+        if fields:
+            kept = {key: record[key] for key in record if key not in ("config", "versions", "seed")}
+            write_record(folder, new, kept | {"changed": [*record.get("changed", []), fields]})
+
+    return record, new, note
+
+
+def _field(config: Config, name: str) -> Any:
+    value: Any = config
+    for part in name.split("."):
+        value = kind_of(value) if part == "kind" else getattr(value, part, NOT_THERE)
+    return value
+
+
+def warn_of_forgotten(record: Record) -> None:
+    """Say that tasks whose memory was removed are still in the data."""
+    if numbers := record.get("forgotten"):
+        which = ", ".join(map(str, numbers))
+        log.warning(
+            "forgotten, but still in the data: task %s; further steps learn it again", which
+        )

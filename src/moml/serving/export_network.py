@@ -1,0 +1,82 @@
+"""The export of a run by `moml train CONFIG`: a fully connected network that adapts by steps."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from moml.config.build import images_of, shift_of, split_of
+from moml.config.config import Config, classifies, kind_of
+from moml.config.problems import Clients
+from moml.errors import ConfigError
+from moml.runs.record import record_of
+from moml.runs.runs import load
+from moml.storage.arrays import named_leaves
+from moml.storage.metrics import read
+from moml.training.fit import Learner
+from moml.types import Params
+
+CAN = "what can be exported is a fully connected network that adapts by gradient steps"
+
+
+def network_card(run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the card says of a run's newest good checkpoint, and the arrays."""
+    _, config = record_of(run)
+    if getattr(config.problem, "model", "mlp") != "mlp":
+        raise ConfigError(f"{run} has the network {config.problem.model}; {CAN}")  # type: ignore[union-attr]
+    if config.method == "protonet":
+        raise ConfigError(f"{run} is of the method protonet; {CAN}")
+    last = read(run / "metrics.jsonl")[-1]
+    card, arrays = described(config, load(run), _shift(config))
+    return card | {"scores": [last]}, arrays
+
+
+def described(
+    config: Config, learner: Learner, shift: dict[str, float]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The card and the arrays of a model that was trained by this configuration."""
+    options = learner.method.options
+    given = options.step_sizes == "given"
+    params = learner.meta if given else learner.meta.params
+    layers = len(jax.tree.leaves(params)) // 2
+    by_place = lambda tree, start="": {
+        start + _place(name, layers): np.asarray(leaf) for name, leaf in named_leaves(tree).items()
+    }
+    arrays = by_place(params)
+    if not given:
+        arrays |= by_place(learner.meta.log_alpha, "log_alpha/")
+    card = {
+        "kind": "network", "problem": kind_of(config.problem), "method": config.method,
+        "layers": layers, "loss": "cross_entropy" if classifies(config.problem) else "mse",
+        "leaves": _chosen(options.leaves(params), params),
+        "tied": any(jax.tree.leaves(options.tied(params))),
+        "step_sizes": options.step_sizes, "alpha": float(learner.hyper.alpha),
+        "steps": config.test_steps, "shift": shift,
+    }  # fmt: skip
+    return card, arrays
+
+
+def _place(name: str, layers: int) -> str:
+    """The name that an array has in an export; the head is the last layer.
+
+    >>> _place("body/1/bias", 3), _place("head/bias", 3)
+    ('1/bias', '2/bias')
+    """
+    part = name.rpartition("/")[2]
+    return f"{layers - 1}/{part}" if name.startswith("head") else f"{name.split('/')[1]}/{part}"
+
+
+def _chosen(leaves: Any, params: Params) -> str:
+    """Which leaves adapt, in a word: all, or those of the head."""
+    names = {name for name, chosen in named_leaves(leaves).items() if chosen}
+    return "all" if names == set(named_leaves(params)) else "head"
+
+
+def _shift(config: Config) -> dict[str, float]:
+    """What the network takes from its inputs, and divides them by."""
+    if not isinstance(config.problem, Clients):
+        return {"mean": 0.0, "std": 1.0}
+    train, test = images_of(config.problem)
+    mean, std = shift_of(train, split_of(config.problem, train.y, test.y))
+    return {"mean": mean, "std": std}

@@ -1,0 +1,1 @@
+"""A user's own table: train, predict, adapt, evaluate, and the scikit-learn estimators."""

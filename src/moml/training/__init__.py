@@ -1,0 +1,1 @@
+"""`fit`, `sweep` and `evaluate`, and the loop that they share."""

@@ -1,0 +1,392 @@
+import tomllib
+from copy import copy
+from dataclasses import MISSING, fields, replace
+from typing import get_args, get_type_hints
+
+import jax.numpy as jnp
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moml.algorithms.options import CURVATURES, STEP_SIZES, Options
+from moml.algorithms.recipes import RECIPES, method
+from moml.algorithms.single.matching import match_beta
+from moml.config.config import OUTER, PROBLEMS, Config, changed, check, kind_of, method_options
+from moml.config.problems import OF_PARTITION, Episodes, Problem, Sine, Synthetic
+from moml.config.starts import STARTS
+from moml.config.toml import dump, load, parse, words
+from moml.errors import ConfigError
+from moml.models.conv4 import NORMS
+
+quick = settings(max_examples=100, deadline=None)
+
+counts = st.integers(1, 2**31 - 1)
+positive = st.floats(1e-30, 1e30)
+not_negative = st.just(0.0) | positive
+shares = st.floats(1e-30, 1.0)
+widths = st.lists(st.integers(1, 500), max_size=4).map(tuple)
+of_problem = {
+    "sine": {"n": counts, "noise": not_negative, "hidden": widths},
+    "synthetic": {
+        "n": counts,
+        "samples": st.integers(2, 2**31 - 1),
+        "a": not_negative,
+        "b": not_negative,
+        "features": counts,
+        "classes": st.integers(2, 2**31 - 1),
+        "unequal": st.booleans(),
+        "hidden": widths,
+    },
+    "episodes": {
+        "dataset": st.just("omniglot"),
+        "split": st.sampled_from(["usual", "publisher"]),
+        "validation": st.integers(0, 2**31 - 1),
+        "ways": st.integers(2, 2**31 - 1),
+        "n": counts,
+        "rotations": st.booleans(),
+        "queries": counts,
+        "alone": st.booleans(),
+        "model": st.sampled_from(["conv4", "mlp"]),
+        "filters": counts,
+        "norm": st.sampled_from(list(NORMS)),
+        "hidden": widths,
+    },
+    "clients": {
+        "dataset": st.sampled_from(["mnist", "cifar10", "cifar100"]),
+        "n": st.integers(2, 2**31 - 1),
+        "unseen": st.integers(0, 2**31 - 1),
+        "partition": st.sampled_from(["half-and-half", "dirichlet", "pathological"]),
+        "a": st.none() | st.integers(2, 2**31 - 1),
+        "test_a": st.none() | st.integers(2, 2**31 - 1),
+        "concentration": st.floats(1e-30, 1e9),
+        "smallest": counts,
+        "classes": st.integers(1, 10),
+        "hidden": widths,
+    },
+    "table": {
+        "path": st.sampled_from(["rows.parquet", "a folder/of mine"]),
+        "n": counts,
+        "task": st.just("who"),
+        "features": st.sampled_from(["x", "dose, age"]),
+        "target": st.just("outcome"),
+        "classes": st.none() | st.integers(2, 2**31 - 1),
+        "tested": st.none() | counts,
+        "hidden": widths,
+    },
+}
+SHOTS = {"sine": 2**31, "episodes": 20, "clients": 2**31, "table": 2**31}
+FREE = {"path", "task", "features", "target"}  # fields that any name may stand in
+
+
+@st.composite
+def configs(draw):
+    """A kind of problem, its fields, the others: any that can be run, each option where it is one.
+
+    Made into a Config outside: checking its types draws random numbers, which Hypothesis forbids.
+    """
+    kind = draw(st.sampled_from(list(PROBLEMS)))
+    problem = draw(st.fixed_dictionaries(of_problem[kind]))
+    for name, partition in OF_PARTITION.items():
+        if kind == "clients" and problem["partition"] != partition:
+            del problem[name]
+    numbers = kind == "sine" or (kind == "table" and problem["classes"] is None)
+    classifies = {"protonet"} if numbers else set()
+    name = draw(st.sampled_from(sorted(set(RECIPES) - classifies)))
+    recipe = RECIPES[name]
+    tasks = st.integers(1, problem["n"])
+    remembers = name == "ditto" or {"eager", "carried"} & set(recipe.takes)
+    if kind == "episodes" and not remembers:
+        problem["n"] = draw(st.none() | st.just(problem["n"]))
+    log_every = draw(st.integers(1, 10_000))
+    carried = draw(st.none() | st.booleans())
+    special = {
+        "independent_hessian": st.booleans(),
+        "eager": st.booleans(),
+        "two_batches": st.booleans(),
+        "direct": st.booleans(),
+        "local_steps": st.integers(2, 2**31 - 1),  # 1 has no stragglers
+        "dropout": st.floats(1e-30, 0.99),
+        "straggle": shares,
+        "weighted": st.booleans() if kind in ("synthetic", "clients", "table") else st.just(False),
+        "at_once": counts,
+        "prox": positive,
+        "prox_steps": counts,
+        "server_rate": shares,
+        "restart_samples": counts if not carried else st.none(),
+        "carried": st.just(carried),
+        "large_tasks": tasks,
+        "period": counts,
+    }
+    free = {
+        "curvature": st.sampled_from(list(CURVATURES)),
+        "step_sizes": st.sampled_from(list(STEP_SIZES)),
+        "tied": st.booleans(),
+        "outer": st.sampled_from(list(OUTER)),
+    }
+    unset = {option: special[option] for option in special if option in recipe.takes}
+    unset |= {option: free[option] for option in free if option not in recipe.fixed}
+    unset |= {"eta": positive, "alpha": not_negative, "tasks_per_step": tasks}
+    unset |= {"beta": shares} if recipe.beta != 1 else {}
+    unset |= {"gamma": shares} if recipe.gamma != 1 else {}
+    always = {
+        "method": st.just(name),
+        "log_every": st.just(log_every),
+        "score_every": st.integers(0, 100).map(lambda times: times * log_every),
+        "iterations": counts,
+        "seed": st.integers(0, 2**32 - 1),
+        "k": counts,
+        "shots": st.integers(1, problem.get("samples", SHOTS.get(kind)) - 1),
+        "test_steps": counts,
+        "test_tasks": counts,
+        "inner_steps": counts,
+        "schedule": st.sampled_from(["drop", "cosine"]),
+        "decay_after": shares,
+        "save_seconds": not_negative,
+        "keep": counts,
+    }
+    others = always | {option: st.none() | values for option, values in unset.items()}
+    return kind, problem, draw(st.fixed_dictionaries(others))
+
+
+def made(drawn):
+    kind, problem, others = drawn
+    return Config(PROBLEMS[kind](**problem), **others)
+
+
+@quick
+@given(configs())
+def test_every_valid_configuration_round_trips(drawn):
+    config = made(drawn)
+    assert check(config) == config
+    assert parse(dump(config), "some.toml") == config
+    assert changed(config, config) == []
+
+
+WRONG = {
+    int: ["3", True, 1.5, float("nan"), float("inf"), -1, 2**40, 10**400, [1]],
+    float: ["0.1", False, float("nan"), float("inf"), -0.5, 1e300, 10**400, [0.1]],
+    bool: [0, 1, "true", 0.5],
+    str: ["nosuch", "", "a\nb", 3, True, ["maml"]],
+    tuple[int, ...]: [40, "40", [0], [-3], [1.5], [True], ["40"], [[40]], [2**40]],
+}
+
+
+def wrong_values(kind):
+    """Every field's dotted name, with values that no field of its type may have."""
+    for prefix, part in {"": Config, "problem.": PROBLEMS[kind]}.items():
+        for name, hint in get_type_hints(part).items():
+            if name != "problem":
+                alone = get_args(hint)[0] if type(None) in get_args(hint) else hint
+                for value in WRONG[alone] + ([None] if alone is hint else []):
+                    if not (name in FREE and value == "nosuch"):
+                        yield prefix + name, value
+
+
+def force(config, name, value):
+    """The field set, past the types that tests enforce when a Config is made."""
+    config = copy(config)
+    if name.startswith("problem."):
+        object.__setattr__(config, "problem", copy(config.problem))
+        object.__setattr__(config.problem, name.removeprefix("problem."), value)
+    else:
+        object.__setattr__(config, name, value)
+    return config
+
+
+def refused_by_name(name, action):
+    with pytest.raises(ConfigError, match=rf"\b{name}\b") as refused:
+        action()
+    assert "\n" not in str(refused.value)
+
+
+@quick
+@given(configs(), st.data())
+def test_one_wrong_value_is_refused_by_name(drawn, data):
+    name, value = data.draw(st.sampled_from(list(wrong_values(drawn[0]))))
+    bad = force(made(drawn), name, tuple(value) if isinstance(value, list) else value)
+    refused_by_name(name, lambda: check(bad))
+    if value is not None and value != 10**400:  # TOML has no such values
+        refused_by_name(name, lambda: parse(dump(bad), "my.toml"))
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_every_wrong_value_is_refused_by_name(kind):
+    for name, value in wrong_values(kind):
+        bad = force(Config(PROBLEMS[kind](n=25)), name, value)
+        refused_by_name(name, lambda bad=bad: check(bad))
+
+
+@pytest.mark.parametrize(
+    "given, words_",
+    [
+        (dict(method="maml", beta=0.3), ["maml", "beta", "0.3"]),
+        (dict(method="maml", gamma=0.3), ["maml", "gamma"]),
+        (dict(method="maml", eager=True), ["maml", "eager"]),
+        (dict(method="maml", period=3), ["maml", "period"]),
+        (dict(method="fo-maml", curvature="exact"), ["fo-maml", "curvature"]),
+        (dict(method="nasa", outer="adam"), ["nasa", "outer"]),
+        (dict(method="localmoml", carried=True, restart_samples=4), ["carried", "restart_samples"]),
+        (dict(method="bspiderboost", large_tasks=26), ["large_tasks", "26", "25"]),
+        (dict(method="per-fedavg", beta=0.3), ["per-fedavg", "beta"]),
+        (dict(method="per-fedavg", restart_samples=3), ["per-fedavg", "restart_samples"]),
+        (dict(method="fedavg", curvature="exact"), ["fedavg", "curvature"]),
+        (dict(method="fedavg", weighted=True), ["weighted", "sizes", "sine"]),
+        (dict(method="fedavg", dropout=1.0), ["dropout", "below 1", "1.0"]),
+        (dict(method="pfedme", straggle=0.5, local_steps=1), ["straggle", "local_steps"]),
+        (dict(method="pfedme", server_rate=0.0), ["server_rate", "0.0"]),
+        (dict(method="ditto", prox_steps=3), ["ditto", "prox_steps"]),
+        (dict(tasks_per_step=26), ["tasks_per_step", "26", "25"]),
+        (dict(eta=0.0), ["eta", "0"]),
+        (dict(beta=1.5), ["beta", "1.5"]),
+        (dict(beta=0.0), ["beta"]),
+        (dict(curvature="none"), ["curvature", "none", "finite-difference"]),
+        (dict(outer="nadam"), ["outer", "nadam", "adam", "sgd"]),
+        (dict(method="mmol"), ["method", "mmol", "moml-v2"]),
+        (dict(log_every=300), ["score_every", "10000", "log_every", "300"]),
+        (dict(decay_after=0.0), ["decay_after"]),
+        (dict(decay_after=1.1), ["decay_after", "1.1"]),
+        (dict(problem=Synthetic(samples=10)), ["shots", "10"]),
+        (dict(problem=Synthetic(classes=1)), ["problem.classes", "1"]),
+        (dict(seed=2**32), ["seed"]),
+        (dict(method="protonet"), ["protonet", "sine"]),
+        (dict(method="reptile", tied=True), ["reptile", "tied"]),
+        (dict(method="meta-sgd", step_sizes="layer"), ["meta-sgd", "step_sizes"]),
+        (dict(step_sizes="none"), ["step_sizes", "none", "layer"]),
+        (dict(schedule="never"), ["schedule", "never", "cosine"]),
+        (dict(problem=Episodes("mnist")), ["problem.dataset", "mnist", "omniglot"]),
+        (dict(problem=Episodes("cifar100", "publisher", n=9)), ["problem.split", "cifar100"]),
+        (dict(problem=Episodes(norm="layer")), ["problem.norm", "layer", "sample"]),
+        (dict(problem=Episodes(ways=1)), ["problem.ways", "1"]),
+        (dict(problem=Episodes(n=9), shots=20), ["shots", "20"]),
+        (dict(problem=Episodes()), ["memory", "stream"]),
+    ],
+)
+def test_what_does_not_go_together_is_refused_by_name(given, words_):
+    with pytest.raises(ConfigError) as refused:
+        check(Config(**{"problem": Sine()} | given))
+    for word in words_:
+        assert word in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_shots_and_test_steps_are_for_every_method(name):
+    config = check(Config(Synthetic(), method=name, shots=5, test_steps=3))
+    assert ("shots" in method_options(config)) == (name == "moml")
+
+
+def test_whole_numbers_and_lists_become_what_the_fields_hold():
+    config = check(force(force(Config(Sine()), "eta", 1), "problem.hidden", [3, 4]))
+    assert type(config.eta) is float and config.problem.hidden == (3, 4)
+
+
+def test_options_compose_the_method():
+    config = check(Config(Sine(), shots=9, test_steps=1, outer="sgd", eager=True))
+    chosen = method("moml", lambda w, batch: jnp.sum(w), n=25, **method_options(config))
+    assert chosen.beta == match_beta(1, 9, both_ways=True)
+    assert chosen.options.eager
+    w = jnp.ones(3)
+    direction, _ = chosen.options.outer.update(w, chosen.options.outer.init(w))
+    assert (direction == w).all()
+    adam = method_options(Config(Sine(), outer="adam"))["outer"]
+    assert type(adam.init(w)) is type(optax.scale_by_adam().init(w))
+    assert method_options(Config(Sine(), method="maml")) == {"k": 1, "inner_steps": 1}
+
+
+def test_every_option_that_text_can_give_is_a_field():
+    names = {f.name for f in fields(Options)} - {"n", "leaves", "adapt", "features"}
+    assert names <= {f.name for f in fields(Config)}
+
+
+def test_no_problem_is_forgotten():
+    assert set(PROBLEMS.values()) == set(get_args(Problem))
+    for kind, problem in PROBLEMS.items():
+        assert kind_of(problem()) == kind
+        assert all(f.default is not MISSING for f in fields(problem))
+        assert kind in words(Config)["problem"]
+
+
+def test_every_field_has_words_that_name_what_is_allowed():
+    for part in (Config, *PROBLEMS.values()):
+        texts = words(part)
+        assert list(texts) == [f.name for f in fields(part)]
+        for name, kind in get_type_hints(part).items():
+            if name != "problem" and {int, float} & {kind, *get_args(kind)}:
+                assert any(w in texts[name] for w in ("from ", "above 0", "multiple")), name
+    for field, allowed in {"method": RECIPES, "curvature": CURVATURES, "outer": OUTER}.items():
+        assert all(name in words(Config)[field] for name in allowed)
+
+
+def test_changed_names_the_fields():
+    sine = Config(Sine())
+    assert changed(sine, replace(sine, eta=0.1, problem=Sine(noise=0.5))) == [
+        "eta", "problem.noise",
+    ]  # fmt: skip
+    assert changed(sine, replace(sine, iterations=7)) == ["iterations"]
+    other = changed(sine, Config(Synthetic()))
+    assert "problem.kind" in other and "problem.samples" in other and "eta" not in other
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_starting_points_are_complete_commented_files(name, tmp_path):
+    text = dump(load(name))
+    assert load(name) == check(load(name))
+    for field, words_ in {**words(Config), **words(type(load(name).problem))}.items():
+        assert f"{field} =" in text or field == "problem"
+        assert " ".join(words_.split()[:4]) in text
+    assert max(map(len, text.splitlines())) < 100
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    assert load(file) == load(str(file)) == load(name)
+    uncommented = text.replace("# curvature =", 'curvature = "first-order"')
+    assert parse(uncommented, "x") == replace(load(name), curvature="first-order")
+
+
+@pytest.mark.parametrize(
+    "text, words_",
+    [
+        ("etta = 0.1\n[problem]\nkind = 'sine'", ["etta", "eta?"]),
+        ("qqqqqq = 0.1\n[problem]\nkind = 'sine'", ["qqqqqq", "iterations", "keep"]),
+        ("[problem]\nkind = 'sine'\nnoize = 1", ["problem.noize", "problem.noise?"]),
+        ("[problem]\nkind = 'sine'\nsamples = 1", ["problem.samples", "hidden"]),
+        ("[problem]\nkind = 'sine'\neta = 0.1", ["problem.eta", "above"]),
+        ("eta = 0.1", ["[problem]", "kind", "synthetic"]),
+        ("problem = 3", ["[problem]", "kind"]),
+        ("[problem]\nn = 3", ["problem.kind", "None", "sine"]),
+        ("[problem]\nkind = 'sin'", ["problem.kind", "'sin'", "sine"]),
+        ("[problem]\nkind = ['sine']", ["problem.kind", "sine"]),
+        ("k = 2020-01-01\n[problem]\nkind = 'sine'", ["k must", "2020"]),
+        ("[eta]\n[problem]\nkind = 'sine'", ["eta must be a number", "{}"]),
+        ("k = \n[problem]\nkind = 'sine'", ["not TOML", "line 1"]),
+        ("k = 1\nk = 2\n[problem]\nkind = 'sine'", ["not TOML"]),
+        ("k = " + "[" * 5000, ["not TOML"]),
+        ("k = " + "9" * 5000, ["not TOML"]),
+    ],
+)
+def test_a_bad_file_is_one_line(text, words_):
+    with pytest.raises(ConfigError) as refused:
+        parse(text, "bad.toml")
+    for word in ["bad.toml", *words_]:
+        assert word in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_not_there_names_the_starting_points(tmp_path):
+    with pytest.raises(ConfigError, match=r"nosuch.*neither a file.*sine, synthetic"):
+        load("nosuch")
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(tmp_path)
+    with pytest.raises(ConfigError, match="cannot read"):
+        load("x" * 5000)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load(tmp_path / "binary")
+
+
+@quick
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_survives_in_a_file(text):
+    from moml.config.toml import _value
+
+    assert tomllib.loads(f"x = {_value(text)}") == {"x": text}

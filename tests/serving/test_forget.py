@@ -1,0 +1,280 @@
+"""Whoever is forgotten is in no byte of a run; for the others nothing changes."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from moml.cli import main
+from moml.config.starts import STARTS
+from moml.errors import CheckpointError, ConfigError
+from moml.runs import runs
+from moml.runs.job import plan_of
+from moml.runs.record import write_record
+from moml.serving import moml_serve
+from moml.serving.export import export
+from moml.serving.forget import forget
+from moml.serving.forget_memory import _cleared, task_axes
+from moml.storage.arrays import read_arrays
+from moml.storage.checkpoint import Checkpoints
+from moml.storage.manifest import flaw
+from moml.tabular.tables import load_table_run, predict_table
+from moml.training.compose import hyper_of, init_key
+from tests.support.processes import cached  # noqa: F401
+from tests.support.small_run import quick, small_run, visits  # noqa: F401
+
+WHO, OTHER = "pers\u00f6n-4", "pers\u00f6n-40"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory, quick):  # noqa: F811
+    """A run, one as `moml adapt` leaves it, and an export; person 40 is not person 4."""
+    folder = tmp_path_factory.mktemp("forget")
+    rows = visits(7, 0)
+    rows["person"][rows["person"] == "pers\u00f6n-6"] = OTHER
+    small_run(folder / "run", rows, ["summary", "head"], order="day")
+    small_run(folder / "models", rows, ["summary", "head"], order="day", each=True)
+    export(folder / "run", folder / "export")
+    return folder, rows
+
+
+def everything(folder):
+    """All bytes of a folder, file names among them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder.parent)): path.read_bytes() for path in files}
+
+
+def traces(id_, arrays, row):
+    """A search for an id in the forms a file may have it in, and for the bytes of its arrays."""
+    plain = [id_.encode(), json.dumps(id_).strip('"').encode(), id_.encode("utf-16-le")]
+    words = [re.escape(word) + rb"(?!\x00?[0-9])" for word in plain]
+    words += [re.escape(np.ascontiguousarray(leaf[row]).tobytes()) for leaf in arrays.values()]
+    return re.compile(b"|".join(words), re.DOTALL)
+
+
+def personal_of(place):
+    """The personal arrays of a folder, and the row of WHO in them."""
+    if (place / "index.json").exists():
+        file = json.loads((place / "index.json").read_text())[WHO]["file"]
+        return {name: a[None] for name, a in read_arrays(place / file).items()}, 0
+    file = "personal" if (place / "table.json").exists() else "tasks"
+    told = json.loads((place / "tasks.json").read_text())
+    return read_arrays(place / f"{file}.safetensors"), told["ids"].index(WHO)
+
+
+def known(place):
+    """The ids that a folder knows."""
+    return (
+        moml_serve.load(place).known
+        if (place / "card.json").exists()
+        else load_table_run(place).known.place
+    )
+
+
+def answers(place, rows):
+    if (place / "card.json").exists():
+        return moml_serve.load(place).predict(rows)["prediction"]
+    return predict_table(load_table_run(place), rows).columns["prediction"]
+
+
+@pytest.mark.parametrize("name", ["run", "models", "export"])
+def test_no_byte_is_left_and_others_have_the_same_predictions(kept, tmp_path, name):
+    folder, rows = kept
+    place = Path(shutil.copytree(folder / name, tmp_path / name))
+    arrays, row = personal_of(place)
+    trace = traces(WHO, arrays, row)
+    found = lambda: [name for name, data in everything(tmp_path).items() if trace.search(data)]
+    assert len(found()) >= 2
+    before = answers(place, rows)
+    said = forget(place, [WHO])
+    assert not found()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert flaw(place) is None
+    assert any("the trace in the common parameters w" in line for line in said)
+    mine, after = rows["person"] == WHO, answers(place, rows)
+    assert after[~mine].tobytes() == before[~mine].tobytes()
+    assert np.abs(after[mine] - before[mine]).max() > 1e-3
+    assert OTHER in known(place)
+    with pytest.raises(ConfigError, match="knows no task"):
+        forget(place, [WHO])
+
+
+def test_everybody_can_be_forgotten_and_categories_that_stay_are_named(kept, tmp_path):
+    folder, rows = kept
+    place = Path(shutil.copytree(folder / "run", tmp_path / "run"))
+    everyone = list(dict.fromkeys(rows["person"].tolist()))
+    forget(place, everyone)
+    assert not load_table_run(place).known.place
+    assert np.isfinite(answers(place, rows)).all()
+    table = visits(7, 0)
+    table["person"][table["person"] == WHO] = "a"  # which is a category, too
+    small_run(tmp_path / "named", table, ["summary"])
+    assert "column kind has a category of that name: it stays" in forget(tmp_path / "named", ["a"])
+
+
+def test_mistakes_change_nothing(kept, tmp_path):
+    folder, _ = kept
+    place = Path(shutil.copytree(folder / "run", tmp_path / "run"))
+    before = everything(tmp_path)
+    with pytest.raises(ConfigError, match="knows no task 'nobody'; nothing was changed"):
+        forget(place, [WHO, "nobody"])
+    with pytest.raises(ConfigError, match="is no folder of a run"):
+        forget(tmp_path / "none", [WHO])
+    assert everything(tmp_path) == before
+    (place / "tasks.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"tasks.json has 2 bytes"):
+        forget(place, [WHO])
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+# Kills a child of its own at each of some moments, and lets the next one finish.
+KILLED = """
+import os, shutil, signal, sys
+from pathlib import Path
+from moml.serving import forget as f
+from moml.storage.manifest import flaw
+root, who = Path(sys.argv[1]), sys.argv[2]
+die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+seal, exchanged = f.seal, f._exchanged
+def torn(folder): (folder / "torn").touch(); die()
+def late(one, other): exchanged(one, other); die()
+def twice(old, new, real=os.rename):
+    real(old, new)
+    if Path(new).name == "old": die()
+MOMENTS = {"while it is written": {"seal": torn}, "after the exchange": {"_exchanged": late},
+           "between two renames": {"_exchanged": lambda *_: False, "rename": twice}}
+for name, patches in MOMENTS.items():
+    run = root / name
+    shutil.copytree(root / "run", run)
+    if not (child := os.fork()):
+        for key, value in patches.items(): setattr(os if key == "rename" else f, key, value)
+        f.forget(run, [who])
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL, name
+    assert (root / f".{name}.forget").exists(), name
+    assert name == "between two renames" or flaw(run) is None, name
+    f.forget(run, [who])
+    assert flaw(run) is None, name
+print(sorted(path.name for path in root.iterdir()))
+"""
+
+
+def test_killed_at_any_moment_the_same_command_finishes(kept, tmp_path):
+    folder, _ = kept
+    shutil.copytree(folder / "run", tmp_path / "run")
+    arrays, row = personal_of(tmp_path / "run")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path), WHO],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names = ["after the exchange", "between two renames", "run", "while it is written"]
+    assert done.stdout.strip() == str(names)
+    forget(tmp_path / "run", [WHO])
+    assert len({str(sorted(everything(tmp_path / n).values())) for n in names}) == 1
+    trace = traces(WHO, arrays, row)
+    assert not [name for name, data in everything(tmp_path).items() if trace.search(data)]
+
+
+# Runs by `moml train CONFIG`: a memory by the number of its task
+
+MEMORIES = {
+    "moml-v1": {},
+    "moml-v2": {},
+    "moml-v2, direct": {"direct": True},
+    "ditto": {},
+}
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_a_memory_goes_back_to_its_start_and_no_other(name):
+    base = replace(STARTS["sine"], method=name.split(",")[0], test_tasks=2, **MEMORIES[name])
+    config = replace(base, problem=replace(base.problem, hidden=(25,), n=25))  # as wide as many
+    plan = plan_of(config)
+    params = plan.built.init(init_key(0))
+    start = plan.method.algorithm.init(params, hyper_of(plan.method, params, {}))
+    chance = np.random.default_rng(0)
+    moved = jax.tree.map(lambda leaf: np.asarray(leaf) + chance.integers(1, 9, leaf.shape), start)
+    state = _cleared(moved, start, task_axes(config, plan), [3, 7])
+    leaves = lambda tree: jax.tree.leaves(tree)
+    for new, old in zip(
+        leaves((state.meta, state[2:])), leaves((moved.meta, moved[2:])), strict=True
+    ):
+        np.testing.assert_array_equal(new, old)
+    ids = np.array([3, 7])
+    rest = np.setdiff1d(np.arange(25), ids)
+    recall = plan.method.memory.recall
+    for which, wanted in ((ids, start), (rest, moved)):
+        memory = wanted.memory
+        if name == "moml-v2":  # what is common to all stays
+            memory = memory._replace(m=moved.memory.m, now=moved.memory.now)
+        stores = jax.tree.map(jnp.asarray, (state.memory, memory))
+        given = [recall(store, jnp.asarray(which)) for store in stores]
+        jax.tree.map(np.testing.assert_array_equal, *given)
+
+
+def test_a_method_without_memories_has_nothing_to_forget(tmp_path):
+    config = replace(STARTS["sine"], method="maml")
+    write_record(tmp_path, config, {})
+    with pytest.raises(ConfigError, match="method maml, which keeps nothing of single tasks"):
+        forget(tmp_path, ["3"])
+    with pytest.raises(ConfigError, match="numbers from 0 to 24; given 'u3'"):
+        forget(tmp_path, ["u3"])
+
+
+@pytest.mark.usefixtures("cached", "data")
+def test_every_checkpoint_of_a_run_forgets_and_the_run_goes_on(done, tmp_path, caplog, capsys):
+    folder, config, job = done
+    run = Path(shutil.copytree(folder, tmp_path / "run"))
+    like = jax.eval_shape(job.first)
+    read = lambda: _states(run, like)
+    before = read()
+    [task] = [4]
+    rows = {
+        np.ascontiguousarray(leaf[task]).tobytes()
+        for state in before.values()
+        for leaf in jax.tree.leaves(state.memory.u)
+    }
+    rows = {row for row in rows if any(row)}
+    whole = lambda: [name for name, data in everything(run).items() if any(r in data for r in rows)]
+    assert rows and whole()
+    shutil.copytree(run / "checkpoints" / "0000000006", run / "checkpoints" / ".old-0000000001")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["moml", "forget", str(run), "--task", str(task)])
+        main()
+    told = capsys.readouterr().out
+    assert "the trace in the common parameters w" in told and "would learn it again" in told
+    assert not whole()
+    after = read()
+    assert list(after) == list(before) and len(after) > 1
+    for step, state in after.items():
+        assert not any(np.any(leaf[task]) for leaf in jax.tree.leaves(state.memory))
+        others = np.arange(config.problem.n) != task
+        same = lambda a, b, others=others: np.testing.assert_array_equal(a[others], b[others])
+        jax.tree.map(same, state.memory, before[step].memory)
+        jax.tree.map(np.testing.assert_array_equal, state.meta, before[step].meta)
+    for step in [*after][1:]:
+        shutil.rmtree(run / "checkpoints" / f"{step:010d}")
+    runs.resume(run)
+    assert "still in the data: task 4" in caplog.text
+    assert [*read()][-1] == [*after][-1]
+    assert forget(run, [str(task)])[0].startswith("1 forgotten")  # again does no harm
+
+
+def _states(run, like):
+    found = {}
+    with Checkpoints(run / "checkpoints", 9) as kept:
+        for step in kept.steps():
+            only = run.parent / "only"
+            shutil.copytree(kept.path(step), only / kept.path(step).name)
+            with Checkpoints(only, 9) as one:
+                found[step] = one.load(like).state
+            shutil.rmtree(only)
+    return found

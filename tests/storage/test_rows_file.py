@@ -1,0 +1,241 @@
+"""The store of memories on disk: back to a checkpoint, torn and damaged files, other runs."""
+
+import os
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from moml.errors import CheckpointError, ConfigError
+from moml.storage import rows_on_disk
+from moml.storage.rows_file import layout_of
+from moml.storage.rows_on_disk import RowsOnDisk
+from moml.storage.undo import HEAD, records
+
+ROWS = {"u": np.zeros((20, 3), np.float32), "visits": np.zeros(20, np.int32)}
+EVERYONE = np.arange(20)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with closing(RowsOnDisk(tmp_path / "memory", tmp_path, 20, layout_of(ROWS))) as made:
+        yield made
+
+
+def write(store, chance):
+    """New rows of some tasks."""
+    ids = np.sort(chance.choice(20, 6, replace=False))
+    store.write(ids, rows_of(store, 6, chance), store.read(ids))
+
+
+def rows_of(store, count, chance):
+    leaves = [chance.integers(1, 9, (count, 3)).astype(np.float32), np.ones(count, np.int32)]
+    return store.layout.pack(leaves, slice(None))
+
+
+def log_of(store, step):
+    [path] = store.folder.glob(f"undo-{step:010d}-*")
+    return path
+
+
+def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
+    chance = np.random.default_rng(0)
+    store.create()
+    at, notes = {}, {}
+    for step in range(5):
+        write(store, chance)
+        notes[step] = store.saving(step, list(at)[-2:])
+        at[step] = store.read(EVERYONE)
+        write(store, chance)
+        write(store, chance)
+    assert store.steps() == [2, 3, 4]
+    assert "cannot go back so far" in store.flaw(notes[1])
+    for step in (4, 3, 2):
+        assert store.flaw(notes[step]) is None
+        store.close()
+        store.back_to(step)
+        np.testing.assert_array_equal(store.read(EVERYONE), at[step])
+        assert store.steps() == [*range(2, step + 1)]
+    assert "cannot go back so far" in store.flaw(notes[3])  # it is no more: the run went on from 2
+
+
+def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
+    chance = np.random.default_rng(1)
+    store.create()
+    store.write(EVERYONE, rows_of(store, 20, chance), store.read(EVERYONE))
+    notes = store.saving(7)
+    before = store.read(EVERYONE)
+    write(store, chance)
+    log = log_of(store, 7)
+    first = log.stat().st_size
+    after = store.read(EVERYONE)
+    write(store, chance)
+    [_, (ids, rows)] = records(log, store.layout.stride)
+    store.file.write(np.sort(ids), rows[np.argsort(ids)])  # as if the second had only been logged
+    np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
+    store.close()
+    data = log.read_bytes()
+    tail = len(data) - first
+    end = first + HEAD.size + (4 + store.layout.stride) * len(ids)
+    cuts = (first + 1, first + HEAD.size, end - 1, end, len(data) - 1, first)
+    for torn in (data[:first] + bytes(tail), *(data[:cut] for cut in cuts)):
+        log.write_bytes(torn)
+        assert store.flaw(notes) is None
+        assert len([*records(log, store.layout.stride)]) == 1
+    store.back_to(7)
+    np.testing.assert_array_equal(store.read(EVERYONE), before)
+    flipped = lambda byte: data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :]
+    for begin in (0, first):  # the last one too: it is all there, so its rows were overwritten
+        for byte in (3, 9, HEAD.size - 1, HEAD.size + 2, HEAD.size + 4 * len(ids) + 2):
+            log.write_bytes(flipped(begin + byte))
+            assert store.flaw(notes) == f"{log} is damaged at byte {begin}"
+    log.write_bytes(data[: first + HEAD.size] + bytes(tail - HEAD.size))
+    assert store.flaw(notes) == f"{log} is damaged at byte {first}"
+
+
+def test_a_flipped_bit_in_a_row_is_found(store):
+    chance = np.random.default_rng(2)
+    store.create()
+    store.write(EVERYONE, rows_of(store, 20, chance), store.read(EVERYONE))
+    path = store.folder / "rows"
+    data = bytearray(path.read_bytes())
+    data[5 * store.layout.stride + 3] ^= 4
+    path.write_bytes(data)
+    store.read(np.array([4, 6]))
+    with pytest.raises(CheckpointError, match="the row of task 5 has another checksum"):
+        store.read(np.array([4, 5, 6]))
+
+
+def test_rows_are_read_to_the_end_however_few_bytes_come_at_once(store, monkeypatch):
+    store.create()
+    store.write(EVERYONE, rows_of(store, 20, np.random.default_rng(5)), store.read(EVERYONE))
+    rows, preadv = store.read(EVERYONE), os.preadv
+    few = lambda handle, parts, place: preadv(handle, [parts[0][:50]], place)
+    monkeypatch.setattr(os, "preadv", few)
+    np.testing.assert_array_equal(store.read(EVERYONE), rows)
+    os.truncate(store.folder / "rows", 100)
+    with pytest.raises(CheckpointError, match="rows ends among the rows from task 3 on"):
+        store.read(np.array([1, 3, 4, 5]))
+
+
+def test_another_store_is_refused_and_both_are_named(store, tmp_path):
+    store.create()
+    notes = store.saving(0)
+    store.close()
+
+    def flaw(n, rows):
+        with closing(RowsOnDisk(store.folder, tmp_path, n, layout_of(rows))) as other:
+            return other.flaw(notes)
+
+    half = ROWS | {"u": ROWS["u"].astype(np.float16)}
+    wide = ROWS | {"u": np.zeros((20, 4), np.float32)}
+    was = r"\['u'\] float32\[3\], \['visits'\] int32\[\]"
+    assert flaw(20, ROWS) is None
+    for rows, said in ((half, r"float16\[3\]"), (wide, r"float32\[4\]")):
+        assert flaw(20, rows).startswith(f"{store.folder} holds rows of ")
+        with pytest.raises(CheckpointError, match=rf"holds rows of {was}; here they are .*{said}"):
+            RowsOnDisk(store.folder, tmp_path, 20, layout_of(rows)).forget([3])
+    assert flaw(30, ROWS) == f"{store.folder} holds 20 tasks; here there are 30"
+    assert "of another run" in store.flaw({"rows": ["0123", 0, "4567"]})
+    assert "cannot go back so far" in store.flaw({"rows": notes["rows"][:2]})
+    (store.folder / "rows").write_bytes(b"short")
+    assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
+    (store.folder / "about.json").unlink()
+    assert store.flaw(notes) == f"{store.folder} holds no memories (about.json)"
+    with pytest.raises(ConfigError, match="holds other files"):
+        store.create()
+
+
+def of_run(store, owner):
+    return closing(RowsOnDisk(store.folder, owner, 20, layout_of(ROWS)))
+
+
+def test_a_store_that_is_open_is_in_use(store, tmp_path):
+    store.create()
+    notes = store.saving(0)
+    with of_run(store, tmp_path) as other:
+        for use in (other.create, lambda: other.flaw(notes), lambda: other.forget([3])):
+            with pytest.raises(ConfigError, match=f"{store.folder} is in use by process"):
+                use()
+        with pytest.raises(ConfigError, match="is in use by process"):
+            other.back_to(0)
+        store.close()
+        other.back_to(0)
+        with pytest.raises(ConfigError, match="is in use by process"):
+            store.flaw(notes)
+
+
+def test_a_run_and_its_copy_each_go_back_by_their_own_logs_alone(tmp_path, caplog):
+    chance, one, two = np.random.default_rng(3), tmp_path / "one", tmp_path / "two"
+    with closing(RowsOnDisk(tmp_path / "rows", one, 20, layout_of(ROWS))) as store:
+        store.create()
+        write(store, chance)
+        first = store.saving(1)
+        at_first = store.read(EVERYONE)
+        write(store, chance)
+        mine = store.saving(2, [1])
+    with of_run(store, two) as copied:
+        assert copied.flaw(first) is None
+        copied.back_to(1)
+        assert f"were those of {one}; now {two} goes on with them" in caplog.text
+        write(copied, chance)
+        theirs = copied.saving(2, [1])
+        write(copied, chance)
+    with of_run(store, one) as again:
+        assert again.flaw(mine) == (
+            f"the memories in {store.folder} cannot go back so far ({two} had them last)"
+        )
+        assert again.flaw(first) is None
+        again.back_to(1)
+        np.testing.assert_array_equal(again.read(EVERYONE), at_first)
+        assert "cannot go back so far" in again.flaw(theirs)
+    with (
+        of_run(store, two) as copied,
+        pytest.raises(ConfigError, match=f"holds the memories of {one}: give another folder"),
+    ):
+        copied.create()
+
+
+def test_stopped_while_it_goes_back_it_can_go_back_again(store, monkeypatch):
+    chance, notes, at = np.random.default_rng(4), [], []
+    store.create()
+    for step in range(4):
+        notes.append(store.saving(step, [0]))
+        at.append(store.read(EVERYONE))
+        write(store, chance)
+    store.close()
+
+    def stop(*_):
+        raise OSError(28, "No space left on device")
+
+    for part, left in (("sync_folder", [0, 1, 2]), ("Undo", [0, 1])):
+        with monkeypatch.context() as patch:
+            patch.setattr(rows_on_disk, part, stop)
+            with pytest.raises(CheckpointError, match=r"the memories in .*: no space left on"):
+                store.back_to(1)
+        store.close()
+        assert store.steps() == left
+    for step in (1, 0):
+        assert store.flaw(notes[step]) is None
+        store.back_to(step)
+        np.testing.assert_array_equal(store.read(EVERYONE), at[step])
+        store.close()
+
+
+def test_where_no_log_can_be_begun_or_removed_it_is_said(store, monkeypatch):
+    store.create()
+    store.saving(1)
+
+    def stop(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    said = r"cannot write the memories in .*: no space left on device"
+    with monkeypatch.context() as patch:
+        patch.setattr(rows_on_disk.Path, "unlink", stop)
+        with pytest.raises(CheckpointError, match=said):
+            store.saving(2, [2])
+    with monkeypatch.context() as patch:
+        patch.setattr(rows_on_disk, "Undo", stop)
+        with pytest.raises(CheckpointError, match=said):
+            store.saving(3)
+    store.close()  # what was closed is not closed again

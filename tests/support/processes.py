@@ -1,0 +1,113 @@
+"""Runs in processes of their own, and what they leave, for the tests of runs and sweeps."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from moml.runs.job import many, plan_of, single
+from moml.runs.record import record_of
+from moml.storage.checkpoint import Checkpoints
+from moml.training.sweep import grid_of
+
+MOML = "from moml.cli import main; main()"
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """Compiled programs, for the processes: most of the time of a short run goes into them."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory):
+    """Compiled programs of this process, while a module's tests run: they train the same often."""
+    folder, seconds = tmp_path_factory.mktemp("mine"), "jax_persistent_cache_min_compile_time_secs"
+    before = (
+        jax.config.jax_compilation_cache_dir,
+        jax.config.jax_persistent_cache_min_compile_time_secs,
+    )
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update(seconds, 0)
+    compilation_cache.reset_cache()
+    yield folder
+    jax.config.update("jax_compilation_cache_dir", before[0])
+    jax.config.update(seconds, before[1])
+    compilation_cache.reset_cache()
+
+
+def environment(cache, **given):
+    return os.environ | given | {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }  # fmt: skip
+
+
+def begun(cache, *words, script=MOML, **given):
+    """A process of moml, under way."""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(cache, **given),
+    )
+
+
+def ended(process):
+    """Its output and its errors, once it is over."""
+    try:
+        return process.communicate(timeout=300)
+    finally:
+        process.kill()
+
+
+def finished(cache, *words, **given):
+    """A process of moml that is to succeed."""
+    process = begun(cache, *words, **given)
+    out, error = ended(process)
+    assert process.returncode == 0, error
+    return out, error
+
+
+def until(process, condition, seconds=240.0):
+    """Wait for a condition; False where the process ends before, an error where neither comes."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if process.poll() is not None:
+            return False
+        assert time.monotonic() < deadline, "neither did it come so far, nor did it end"
+        time.sleep(0.0005)
+    return True
+
+
+def names(folder, pattern):
+    return [path.name for path in Path(folder).glob(pattern)]
+
+
+def lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def last_state(folder, part=None):
+    """Every leaf of a run's last checkpoint, or of a sweep's part: its name, type, shape, bytes."""
+    record, config = record_of(folder)
+    if part is None:
+        job = single(config)
+    else:
+        at = part * record["members"]
+        settings = grid_of(record["grid"], record["seeds"])[at : at + record["members"]]
+        job = many(config, settings, plan_of(config), None)
+        folder = folder / f"part-{part:03d}"
+    found = Checkpoints(folder / "checkpoints").load(jax.eval_shape(job.first))
+    assert found.step == job.steps
+    leaves = jax.tree_util.tree_leaves_with_path(found.state)
+    told = lambda leaf: (str(leaf.dtype), leaf.shape, np.asarray(leaf).tobytes())
+    return {jax.tree_util.keystr(at): told(leaf) for at, leaf in leaves}
