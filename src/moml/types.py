@@ -14,7 +14,10 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 Params = PyTree  # what a user's loss takes: any pytree of floating-point arrays
 Meta = PyTree  # what the outer loop learns: params, or params and step sizes
 Personal = PyTree  # the leaves that adapt, and so all that a memory holds
-Loss = Callable[[Params, Any], Float[Array, ""]]
+Samples = PyTree  # of one task: a Batch, or whatever else the loss takes
+State = PyTree  # all that a method keeps between steps
+Record = dict[str, Any]  # a JSON object: a result row, a line of metrics, a file's content
+Loss = Callable[[Params, Samples], Float[Array, ""]]
 Key = jax.Array
 Scalar = Float[Array, ""] | float
 
@@ -22,9 +25,9 @@ Scalar = Float[Array, ""] | float
 class Batch(NamedTuple):
     """Samples of one task: leading axis the samples; `mask` marks the real ones among padding."""
 
-    x: Any
-    y: Any
-    mask: Any = None
+    x: PyTree
+    y: PyTree
+    mask: PyTree = None
 
 
 class Task(NamedTuple):
@@ -34,10 +37,10 @@ class Task(NamedTuple):
     None means S2 = S1), restart S0 (LocalMOML's first memory of a round).
     """
 
-    support: Any = None
-    query: Any = None
-    hessian: Any = None
-    restart: Any = None
+    support: Samples = None
+    query: Samples = None
+    hessian: Samples = None
+    restart: Samples = None
 
 
 class Turnout(NamedTuple):
