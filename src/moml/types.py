@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 Params = PyTree  # what a user's loss takes: any pytree of floating-point arrays
 Meta = PyTree  # what the outer loop learns: params, or params and step sizes
 Personal = PyTree  # the leaves that adapt, and so all that a memory holds
-Samples = PyTree  # of one task: a Batch, or whatever else the loss takes
+Samples = Any  # of one task: a Batch, or whatever else the loss takes
 State = PyTree  # all that a method keeps between steps
 Record = dict[str, Any]  # a JSON object: a result row, a line of metrics, a file's content
 Loss = Callable[[Params, Samples], Float[Array, ""]]
