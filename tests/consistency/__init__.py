@@ -1,0 +1,1 @@
+"""What the library does for fixed seeds, recorded, and held to."""
