@@ -228,7 +228,7 @@ def numbers_of(rows, place=""):
 
 
 def apart(old, new):
-    """The largest relative difference; a number counts as a hundredth of the largest at least."""
+    """The largest relative difference; a number counts as a tenth of the largest at least."""
     old, new = np.asarray(old, np.float64), np.asarray(new, np.float64)
     if not np.array_equal(np.isfinite(old), np.isfinite(new)):
         return np.inf
@@ -236,7 +236,7 @@ def apart(old, new):
     if not np.array_equal(old[rest], new[rest], equal_nan=True):
         return np.inf
     old, new = old[~rest], new[~rest]
-    scale = np.maximum(np.abs(old), 0.01 * np.abs(old).max(initial=0))
+    scale = np.maximum(np.abs(old), 0.1 * np.abs(old).max(initial=0))
     return float((np.abs(new - old) / np.where(scale > 0, scale, 1)).max(initial=0))
 
 
