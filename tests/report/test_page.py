@@ -12,7 +12,7 @@ import moml
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
 from moml.config import toml
 from moml.errors import CheckpointError, DataError
-from moml.report.page.page import report
+from moml.report.page.document import report
 from moml.report.page.runs import read_run
 from moml.report.page.settings import bare
 from moml.runs import sweeps
@@ -49,7 +49,7 @@ def page(path, *folders, scores=False):
 
 
 def test_a_sine_run_with_all_that_is_computed_of_it(sine, looked, tmp_path, monkeypatch):
-    monkeypatch.setattr("moml.report.page.page.look", lambda folder, config, done: looked)
+    monkeypatch.setattr("moml.report.page.document.look", lambda folder, config, done: looked)
     made = page(tmp_path / "new" / "page.html", sine, scores=True)
     rows = read(sine / "metrics.jsonl")
     assert f"Its last score is {rows[-1]['score']:.4g}" in made.words
@@ -92,13 +92,13 @@ def test_tasks_that_diverge_do_not_spoil_the_pictures(sine, looked, tmp_path, mo
     ]
     fits = [fit._replace(after=np.full_like(fit.after, np.nan)) for fit in looked.fits]
     spoiled = looked._replace(levels=wild, fits=fits)
-    monkeypatch.setattr("moml.report.page.page.look", lambda folder, config, done: spoiled)
+    monkeypatch.setattr("moml.report.page.document.look", lambda folder, config, done: spoiled)
     made = page(tmp_path / "page.html", sine, scores=True)
     assert "Beyond the picture, since some tasks diverge: inf at 1; inf at 2." in made.words
 
 
 def test_without_scores_nothing_is_computed(sine, tmp_path, monkeypatch):
-    monkeypatch.setattr("moml.report.page.page.look", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr("moml.report.page.document.look", lambda *_: pytest.fail("computed"))
     made = page(tmp_path / "page.html", sine)
     assert "Learning curves" in made.said("h3") and "Memory" not in made.said("h3")
 
@@ -193,11 +193,13 @@ def test_the_state_of_a_run_is_told(plain, tmp_path, monkeypatch):
     shutil.copytree(plain, killed)
     lines = (killed / "metrics.jsonl").read_text().splitlines(keepends=True)
     (killed / "metrics.jsonl").write_text("".join(lines[:3]))
-    assert read_run(killed, "it").state.word == "unfinished"
+    assert read_run(killed, "it").state.label == "unfinished"
     with Lock(killed):
-        assert read_run(killed, "it").state.word == "running"
+        assert read_run(killed, "it").state.label == "running"
     state = read_run(killed, "it").state
-    assert state.told.startswith("30 of 60 iterations") and f"moml resume {killed}" in state.told
+    assert (
+        state.detail.startswith("30 of 60 iterations") and f"moml resume {killed}" in state.detail
+    )
     assert read_run(plain, "it").state == ("good", "finished", "")
     (killed / "metrics.jsonl").unlink()
     assert "0 of 60 iterations" in page(tmp_path / "page.html", killed, scores=True).words
@@ -209,10 +211,10 @@ def test_a_stopped_run_that_once_diverged_is_unfinished(plain, tmp_path):
     (stopped / "metrics.jsonl").write_text("")
     with open(stopped / "log.txt", "a") as log:
         log.write("2026-01-01T00:00:00Z INFO ended by Diverged: maml diverged\n")
-    assert read_run(stopped, "it").state.word == "diverged"
+    assert read_run(stopped, "it").state.label == "diverged"
     with open(stopped / "log.txt", "a") as log:
         log.write("2026-01-01T00:00:00Z INFO maml: from step 20 of 60\n")
-    assert read_run(stopped, "it").state.word == "unfinished"
+    assert read_run(stopped, "it").state.label == "unfinished"
 
 
 @pytest.mark.parametrize("line", ['{"step": 1}', "nothing"])

@@ -20,6 +20,6 @@ class Report:
 
 def report(command: Report) -> None:
     """Write the page, and say where it is."""
-    from moml.report.page.page import report as written
+    from moml.report.page.document import report as written
 
     print(f"page: {written(command.runs, command.out, scores=command.scores, progress=True)}")
