@@ -94,7 +94,7 @@ def test_tasks_that_diverge_do_not_spoil_the_pictures(sine, looked, tmp_path, mo
     spoiled = looked._replace(levels=wild, fits=fits)
     monkeypatch.setattr("moml.report.page.document.look", lambda folder, config, done: spoiled)
     made = page(tmp_path / "page.html", sine, scores=True)
-    assert "Beyond the picture, since some tasks diverge: inf at 1; inf at 2." in made.words
+    assert "Outside the chart, since some tasks diverge: inf at 1; inf at 2." in made.words
 
 
 def test_without_scores_nothing_is_computed(sine, tmp_path, monkeypatch):
@@ -151,11 +151,11 @@ def test_a_table_run_of_before_quantiles_were_kept(table, tmp_path):
     about = json.loads((old / "table.json").read_text())
     del about["settings"]
     (old / "table.json").write_text(json.dumps(about))
-    with pytest.raises(CheckpointError, match="cannot be trusted"):
+    with pytest.raises(CheckpointError, match="is damaged"):
         page(tmp_path / "page.html", old)
     manifest.seal(old)
     made = page(tmp_path / "page.html", old)
-    assert "kept no spread" in made.words and "did not keep all options" in made.words
+    assert "did not store the spread" in made.words and "not store all options" in made.words
 
 
 def test_a_sweep_is_ranked_as_its_rows_are(swept, tmp_path):
@@ -259,11 +259,11 @@ def test_the_command(plain, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["nothing", "--out", "page.html"], "nothing holds no run"),
-        ([".", "--out", "page.html"], "holds no run"),
-        (["RUN", "--out", "folder"], "folder is a folder"),
+        (["nothing", "--out", "page.html"], "must hold run.json or table.json; got nothing"),
+        ([".", "--out", "page.html"], "must hold run.json or table.json; got ."),
+        (["RUN", "--out", "folder"], "out must be a file; got the folder folder"),
         (["RUN", "--out", "file/page.html"], "cannot make the folder file"),
-        ([], "give the folder of a run"),
+        ([], "the folder of at least one run; got none"),
     ],
 )
 def test_mistakes_are_one_line(words, said, plain, tmp_path, monkeypatch, capsys):

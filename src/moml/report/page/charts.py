@@ -102,7 +102,7 @@ def by_known(
     if beyond:
         by = lambda one: f" ({one.name})" if len(lines) > 1 else ""
         far = "; ".join(f"{mean:.3g} at {known}{by(one)}" for one, known, mean in beyond)
-        caption += f" Beyond the picture, since some tasks diverge: {far}."
+        caption += f" Outside the chart, since some tasks diverge: {far}."
     at = sorted({known for one in lines for known, _ in one.points})
     ys = [y for one in series for y in [*_means(one), *(low for low, _ in one.band)]]
     y = Axis(measure.axis, log=not measure.unit and wide_range(ys))
@@ -160,7 +160,7 @@ def over_tasks(
     y = Axis("share of the tasks, %", ticks=SHARES)
     cells = zip(tens, *(at(each, tens) for each in named.values()), strict=True)
     rows = [[f"{100 * share:.0f} %", *values] for share, *values in cells]
-    data = table("What a share of the tasks is at or below", ["share", *named], rows)
+    data = table("Quantiles of the score over the tasks", ["share", *named], rows)
     caption = (
         f"The tasks one by one, with {what}: how many of them have at most this {measure.words}. "
         f"A line further to the {'right' if measure.higher else 'left'} is better"

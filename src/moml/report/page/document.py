@@ -24,12 +24,12 @@ def report(
 ) -> Path:
     """Write the page of some runs; without `scores` nothing is computed and no data is read."""
     if not folders:
-        raise ConfigError("give the folder of a run, or of several")
+        raise ConfigError("report needs the folder of at least one run; got none")
     runs = [read_run(folder, name) for folder, name in named(folders)]
     out = Path(out)
     writable_folder(out.parent)
     if out.is_dir():
-        raise ConfigError(f"{out} is a folder; give a file for the page")
+        raise ConfigError(f"out must be a file; got the folder {out}")
     write_text(whole(runs, _looked(runs, scores, progress)), out)
     return out
 

@@ -96,9 +96,9 @@ def memory(tracked: Tracked) -> Markup:
     data = "all of its data" if tracked.exact else "samples drawn for this page"
     head = (
         f"The tracking error is {mean:.3g}: the mean of |u − v|² over {len(tracked.memory):,} of "
-        f"{tracked.tasks:,} tasks, where u is a task's memory and v is where the newest model "
-        f"adapts to on {data}. Without a memory there is w, the model itself, with a mean "
-        f"|w − v|² of {start:.3g}. The memories are {'nearer' if mean < start else 'no nearer'}."
+        f"{tracked.tasks:,} tasks, where u is a task's memory and v is the newest model after it "
+        f"adapts on {data}. For w, the model before it adapts, the mean of |w − v|² is "
+        f"{start:.3g}. The memories are {'nearer' if mean < start else 'no nearer'} to v."
     )
     order = np.argsort(tracked.memory)
     with_memory, without = _ranked(tracked.memory, order), _ranked(tracked.start, order)

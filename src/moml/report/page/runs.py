@@ -136,7 +136,7 @@ def read_run(folder: Path, name: str) -> Run:
     if (folder / "table.json").is_file():
         return _tabled(folder, name)
     if not (folder / "run.json").exists():
-        raise ConfigError(f"{folder} holds no run: there is no run.json and no table.json in it")
+        raise ConfigError(f"a run folder must hold run.json or table.json; got {folder}")
     record, config = record_of(folder)
     measure = measure_of(config.problem)
     if "grid" not in record:
@@ -165,7 +165,9 @@ def _metrics(folder: Path) -> list[Record]:
     rows = read(path) if path.exists() else []
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not set(FIELDS) <= set(row):
-            raise DataError(f"line {number} of {path} lacks some of {', '.join(FIELDS)}")
+            raise DataError(
+                f"line {number} of {path} must have the fields {', '.join(FIELDS)}; got {row!r}"
+            )
     return rows
 
 
@@ -185,13 +187,13 @@ def _state(
         return State("good", "finished")
     far = f"{done:,} of {config.iterations:,} iterations are done"
     if in_use(folder):
-        return State("wait", "running", f"{far}: it was at work when this page was made.")
+        return State("wait", "running", f"{far}: it was running when this page was made.")
     open_ = next(part for part, n in zip(parts, steps, strict=True) if n < config.iterations)
     end = _log_end(open_ / "log.txt")
     if end.startswith("Diverged: "):
         return State("bad", "diverged", f"{far}; then {end.removeprefix('Diverged: ')}.")
     resume = f"moml resume {quote(str(folder))}"
-    return State("wait", "unfinished", f"{far}. It goes on with: {resume}")
+    return State("wait", "unfinished", f"{far}. Resume it with: {resume}")
 
 
 def _log_end(log: Path) -> str:
@@ -207,7 +209,7 @@ def _log_end(log: Path) -> str:
 def _tabled(folder: Path, name: str) -> Tabled:
     wrong = flaw(folder)
     if wrong:
-        raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
+        raise CheckpointError(f"{folder} is damaged: {wrong}")
     try:
         load = lambda file: json.loads((folder / file).read_text(encoding="utf-8"))
         about, rows = load("table.json"), load("evaluation.json")

@@ -48,7 +48,7 @@ def settings(run: Trained | Swept) -> Markup:
     main = [(tag("code", name), number(every[name], 6)) for name in MAIN if name in every]
     rows = [[_named(name, run.config), number(value, 6)] for name, value in every.items()]
     whole = table("All settings, as the run resolved them", ["setting", "value"], rows, mixed=True)
-    every_one = folded(f"All {len(rows)} settings, with a word on each", whole)
+    every_one = folded(f"All {len(rows)} settings, with their descriptions", whole)
     return section("Settings", tiles(main, "facts"), every_one)
 
 
@@ -60,7 +60,7 @@ def bare(toml: str) -> str:
 
 def _repeat(text: str, commands: str, versions: Record) -> Markup:
     rows = [[tag("code", name), str(v) if v != "" else "none"] for name, v in versions.items()]
-    found = table("As the run was begun", ["what", "value"], rows, mixed=True)
+    found = table("When the run was started", ["what", "value"], rows, mixed=True)
     parts = (tag("p", text), code(commands), folded("Versions it ran with", found))
     return section("To repeat it", *parts)
 
@@ -71,15 +71,15 @@ def repeated(run: Trained | Swept) -> Markup:
     command = f"train {name}.toml"
     text = "With the same versions on the same machine it gives the same numbers to the last bit."
     if not run.record["versions"].get("deterministic"):
-        text = "On this device XLA was not told to be deterministic: the last bits may differ."
+        text = "XLA was not set to be deterministic on this device: the last bits may differ."
     if isinstance(run, Swept):
         grid = [f"{n}={','.join(map(repr, vs))}" for n, vs in run.record["grid"].items()]
         command = " ".join([f"sweep {name}.toml", *(["--grid"] if grid else []), *grid])
         command += f" --seeds {run.record['seeds']}"
-        text += " A sweep that is done in other parts may differ in the last bits."
+        text += " A sweep that is split into other parts may differ in the last bits."
     if changed := run.record.get("changed"):
         fields = ", ".join(name for names in changed for name in names)
-        text += f" Changed on the way: {fields}; begun anew, it is not the same run."
+        text += f" Changed during the run: {fields}; a new run with them is not the same run."
     file = f"cat > {name}.toml <<'END'\n{bare(run.record['config'])}END\n"
     return _repeat(text, f"{file}moml {command} --out {name}-again\n", run.record["versions"])
 
@@ -90,9 +90,13 @@ def repeated_table(run: Tabled) -> Markup:
     option = lambda name, value: [f"--{name}", quote(str(value))] if value is not None else []
     names = ("task", "target", "order", "weight", "shots", "seed", "model")
     given = [["moml", "train", "--data", "TABLE"], *(option(name, about[name]) for name in names)]
-    text = "TABLE is what it was trained on; the run keeps neither the table nor its place."
+    text = (
+        "TABLE is the table that it was trained on; the run stores neither the table nor its path."
+    )
     if kept is None:
-        text += " This run's version did not keep all options: add those that were given."
+        text += (
+            " This run is of a version that did not store all options: add those that were given."
+        )
     else:
         for name in ("hold_out", "missing", "members", "iterations"):
             given.append(option(name.replace("_", "-"), kept[name]))

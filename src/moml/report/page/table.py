@@ -12,8 +12,8 @@ from moml.types import Record
 MODELS = {
     "personal": "adapted to each task's known rows",
     "pooled": "the same for every task",
-    "per-task": "a ridge of the task's known rows alone",
-    "shrunken-mean": "the mean of the known targets, drawn towards that of all",
+    "per-task": "a ridge regression on the task's known rows only",
+    "shrunken-mean": "the mean of the known targets, shrunken towards the mean of all tasks",
 }
 
 
@@ -31,9 +31,9 @@ def _lead(about: Record) -> Markup:
     return tag(
         "p", "Predicts ", tag("code", about["target"]),
         f", {kind}, from {len(about['columns']['inputs']):,} columns, for each ",
-        tag("code", about["task"]), f". The model that is kept learned from "
+        tag("code", about["task"]), f". The final model was trained on "
         f"{len(about['trained']):,} tasks; the scores are on {len(about['held_out']):,} held-out "
-        "tasks, by a model that had not seen them.",
+        "tasks, by a model that was not trained on them.",
         class_="lead",
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ def body(run: Tabled) -> list[Markup]:
     pairs = [
         (f"{measure.words}, {most} known rows", at[most]),
         ("the same, none known", at[0]),
-        ("tasks that it keeps", f"{run.tasks:,}"),
+        ("tasks in the run", f"{run.tasks:,}"),
         ("rows scored", f"{run.rows[0]['rows']:,}"),
     ]
     parts = [_lead(run.about), tiles(pairs), tag("p", upper(verdict(run.rows)) + ".")]
@@ -54,10 +54,14 @@ def body(run: Tabled) -> list[Markup]:
     pictures = [figure for name in metrics for figure in _pictures(run.rows, name)]
     parts.append(section("Scores by known rows", pair(*pictures)))
     if not all("quantiles" in row for row in run.rows):
-        parts.append(note("This run is of a version that kept no spread of the tasks' own scores."))
+        parts.append(
+            note("This run is of a version that did not store the spread of the scores over tasks.")
+        )
     for name in metrics:
         shots, scores = score_grid(run.rows, name)
-        caption = f"{upper(METRICS[name].words)} by known rows; ± is the spread of the tasks' own"
+        caption = (
+            f"{upper(METRICS[name].words)} by known rows; ± is the standard deviation over tasks"
+        )
         lines = [[join([m, tag("small", MODELS[m])]), *cells] for m, cells in scores.items()]
         parts.append(table(caption, ["model", *map(str, shots)], lines))
     tried = run.about["personal"]["scores"]
@@ -83,7 +87,7 @@ def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
     if lines[0].band:
         caption = (
             "The same for the tasks one by one: the band holds all but the lowest and the highest "
-            "tenth of the tasks' own scores."
+            "tenth of the scores."
         )
         pictures.append(by_known(lines[:2], measure, "rows", caption))
     return pictures
@@ -101,4 +105,4 @@ def _columns(about: Record) -> Markup:
     listed = {row[0] for row in rows}
     left_out = columns["left_out"].items()
     rows += [[name, "–", f"left out: {why}"] for name, why in left_out if name not in listed]
-    return table("Columns of the table, and what became of them", ["column", "kind", "role"], rows)
+    return table("Columns of the table and their roles", ["column", "kind", "role"], rows)

@@ -129,8 +129,8 @@ def _scores(run: Trained, looked: Looked) -> list[Markup]:
     if looked.alone is not None:
         together = each[config.shots].mean()
         parts.append(tag("p", (
-            f"These scores ask about all images of a task together, and batch statistics let an "
-            f"answer depend on the others. Asked one image at a time, the accuracy with "
+            f"These scores predict all images of a task in one batch, and batch statistics make a "
+            f"prediction depend on the others. With one image at a time, the accuracy with "
             f"{config.shots} known a class is {looked.alone:.1f}\u00a0% instead of "
             f"{together:.1f}\u00a0%."
         )))  # fmt: skip
@@ -150,5 +150,7 @@ def _score_table(run: Trained, levels: Sequence[Level], what: str) -> Markup:
     columns += [f"{run.measure.axis} ± standard error"]
     columns += ["a tenth is below", "median", "a tenth is above", "tasks"]
     steps = plural(run.config.test_steps, "step")
-    caption = f"The newest model after {steps} on so many {what}; 0 is the model as it comes"
+    caption = (
+        f"The newest model after {steps} on the known {what}; 0 is the model before adaptation"
+    )
     return table(caption, columns, rows)
