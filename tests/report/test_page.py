@@ -103,7 +103,7 @@ def test_without_scores_nothing_is_computed(sine, tmp_path, monkeypatch):
     assert "Learning curves" in made.said("h3") and "Memory" not in made.said("h3")
 
 
-def test_clients_are_told_one_by_one(clients, data, tmp_path):
+def test_every_client_is_listed(clients, data, tmp_path):
     made = page(tmp_path / "page.html", clients, scores=True)
     _, rows = score(clients)
     assert len(rows) == 2 * 4 + 2 * (6 + 2)
@@ -117,7 +117,7 @@ def test_clients_are_told_one_by_one(clients, data, tmp_path):
     assert "bytes sent" in made.said("th") and "kB down" in made.words
 
 
-def test_missing_data_is_told_and_the_rest_is_there(clients, tmp_path, monkeypatch):
+def test_missing_data_is_reported_and_the_rest_is_shown(clients, tmp_path, monkeypatch):
     monkeypatch.delenv("MOML_DATA", raising=False)
     made = page(tmp_path / "page.html", clients, scores=True)
     assert "Not all of this page could be computed: where is the data?" in made.words
@@ -188,7 +188,7 @@ def test_runs_side_by_side(sine, plain, swept, table, diverged, tmp_path):
     assert "diverged" in made.said("span") and "diverged at step" in made.words
 
 
-def test_the_state_of_a_run_is_told(plain, tmp_path, monkeypatch):
+def test_state_of_a_run(plain, tmp_path, monkeypatch):
     killed = tmp_path / "killed"
     shutil.copytree(plain, killed)
     lines = (killed / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -226,14 +226,14 @@ def test_metrics_of_another_kind_are_refused(plain, tmp_path, line):
         read_run(other, "it")
 
 
-def test_what_is_to_be_copied_gives_the_same_configuration(sine):
+def test_copied_configuration_is_equal(sine):
     record, config = record_of(sine)
     short = bare(record["config"])
     assert "#" not in short and tomllib.loads(short)["problem"]["kind"] == "sine"
     assert toml.parse(short, "page") == config
 
 
-def test_names_do_no_harm(plain, table, tmp_path):
+def test_names_are_escaped(plain, table, tmp_path):
     name = "<script>alert(1)<\\script>\"'&"
     for folder in (plain, table):
         shutil.copytree(folder, tmp_path / folder.name / name)

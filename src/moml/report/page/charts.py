@@ -16,8 +16,8 @@ from moml.types import Record
 
 DRAWN, LISTED = 300, 40  # points of a learning curve; rows of its table
 LOSS = (
-    "Mean loss of a step's tasks after they adapt (of fedavg and ditto, which do not adapt while "
-    "they train, before each local step), a point for each line of metrics."
+    "Mean loss of a step's tasks after they adapt, a point for each line of metrics. fedavg and "
+    "ditto do not adapt during training; theirs is the loss before each local step."
 )
 BEYOND = 20  # means above this many times the usual score are outside the chart
 CLOSE = 0.07  # least distance of two ticks, as a share of the axis
@@ -117,7 +117,7 @@ def by_known(
             rows.append([known, *([one.name] if several else []), mean, *ends])
     rows.sort(key=lambda row: row[0])
     columns = [f"known {what}", *(["of"] if several else []), measure.axis]
-    columns += ["a tenth is below", "a tenth is above"] if spread else []
+    columns += ["10 % quantile", "90 % quantile"] if spread else []
     data = table(f"{upper(measure.words)} by known {what}", columns, rows)
     return picture(series, x, y, label, caption, data)
 
@@ -162,9 +162,9 @@ def over_tasks(
     rows = [[f"{100 * share:.0f} %", *values] for share, *values in cells]
     data = table("Quantiles of the score over the tasks", ["share", *named], rows)
     caption = (
-        f"The tasks one by one, with {what}: how many of them have at most this {measure.words}. "
+        f"Share of the tasks with at most this {measure.words}, with {what}. "
         f"A line further to the {'right' if measure.higher else 'left'} is better"
-        f"{'' if measure.higher else '; the outermost fiftieths are left out'}."
+        f"{'' if measure.higher else '; the outermost 2 % at either end are left out'}."
     )
     middle = [f"{np.median(each):.4g}" for each in (before, after)]
     label = f"Share of tasks by {measure.words}: the median is {middle[0]} before adapting, "

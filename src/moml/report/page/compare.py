@@ -31,7 +31,7 @@ def compared(runs: Sequence[Run], looked: Sequence[Looked]) -> list[Markup]:
         [tag("a", run.name, href=f"#run-{place}"), *_line(run)]
         for place, run in enumerate(runs, start=1)
     ]
-    columns = ["run", "score", "state", "method", "what the score is", "samples drawn"]
+    columns = ["run", "score", "state", "method", "metric", "samples drawn"]
     parts = [table("The runs on this page", columns, rows)]
     for group in trained.values():
         parts += _trained(group) if len(group) > 1 else []

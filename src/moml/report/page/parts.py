@@ -10,6 +10,7 @@ from moml.report.page.charts import SHARES
 from moml.report.page.html import Markup, pair, table, tag, thinned
 from moml.report.page.svg import Axis, Point, Series, chart, figure, legend, picture, wide_range
 from moml.report.terminal.clients import FIGURES, NAMES
+from moml.report.terminal.table_scores import plural
 from moml.runs.client_scores import Group, figures_of
 from moml.runs.model_scores import Fit, Tracked
 
@@ -30,7 +31,9 @@ def clients(groups: Sequence[Group], shots: int) -> list[Markup]:
         [NAMES[one.name], len(one.after), *(f"{figures_of(one)[n]:.1f}" for n in FIGURES.values())]
         for one in groups
     ]
-    groups_table = table(f"Accuracy before and after adapting to {shots} images", columns, rows)
+    groups_table = table(
+        f"Accuracy before and after adapting to {plural(shots, 'image')}", columns, rows
+    )
     series, each = [], []
     for i, group in enumerate(groups):
         name, order = NAMES[group.name], np.argsort(group.after, kind="stable")
@@ -43,12 +46,10 @@ def clients(groups: Sequence[Group], shots: int) -> list[Markup]:
     cut = f"the worst {LISTED} of {len(each):,}" if len(each) > LISTED else "the worst first"
     data = table(f"Single clients, {cut}", ["client", "test images", *columns[2:4]], worst)
     gain = [f"{100 * (group.after > group.before).mean():.0f}\u00a0%" for group in groups]
-    others = f", and {gain[1]} of those that never did" if len(gain) > 1 else ""
-    caption = (
-        f"Each client twice, in the order of what it scores after adapting: {gain[0]} of the "
-        f"clients that took part gain by it{others}."
-    )
-    label = f"Accuracy of each client before and after it adapts; {gain[0]} of the first gain by it"
+    others = f" and {gain[1]} of those that never did" if len(gain) > 1 else ""
+    improves = f"adapting improves {gain[0]} of the clients that took part{others}"
+    caption = f"Two points per client, sorted by the accuracy after adapting; {improves}."
+    label = f"Accuracy of each client before and after it adapts; {improves}"
     x = Axis("clients, the worst first, %", ticks=SHARES)
     return [groups_table, picture(series, x, Axis("accuracy, %"), label, caption, data)]
 
@@ -114,5 +115,5 @@ def memory(tracked: Tracked) -> Markup:
     label = (
         f"Tracking error of each task, mean {mean:.3g}, beside the distance of w, mean {start:.3g}"
     )
-    caption = "Each task twice, in the order of its tracking error."
+    caption = "Two points per task, sorted by tracking error."
     return pair(tag("p", head), picture(series, x, y, label, caption, listed))

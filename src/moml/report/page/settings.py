@@ -62,7 +62,7 @@ def _repeat(text: str, commands: str, versions: Record) -> Markup:
     rows = [[tag("code", name), str(v) if v != "" else "none"] for name, v in versions.items()]
     found = table("When the run was started", ["what", "value"], rows, mixed=True)
     parts = (tag("p", text), code(commands), folded("Versions it ran with", found))
-    return section("To repeat it", *parts)
+    return section("How to repeat it", *parts)
 
 
 def repeated(run: Trained | Swept) -> Markup:

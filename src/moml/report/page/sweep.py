@@ -79,8 +79,8 @@ def body(run: Swept) -> list[Markup]:
          float(np.std(point.scores)) if point.scores else None, point.lost]
         for place, point in enumerate(points, start=1)
     ]  # fmt: skip
-    columns = ["rank", *run.record["grid"], measure.axis, "spread of seeds"]
-    caption = "Settings by their last score, a mean over seeds; those that lost some come last"
+    columns = ["rank", *run.record["grid"], measure.axis, "std over seeds"]
+    caption = "Settings by last score, averaged over seeds; those with lost seeds are last"
     scores = table(caption, [*columns, f"lost of {best.seeds}"], rows)
     parts = [lead(run.config, about, end), tiles(pairs)]
     parts.append(section("Settings by score", _map(run, points), scores))

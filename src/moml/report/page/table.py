@@ -45,7 +45,7 @@ def body(run: Tabled) -> list[Markup]:
     at = {shots: measure.say(mean) for shots, mean in personal.points}
     pairs = [
         (f"{measure.words}, {most} known rows", at[most]),
-        ("the same, none known", at[0]),
+        ("the same, no known rows", at[0]),
         ("tasks in the run", f"{run.tasks:,}"),
         ("rows scored", f"{run.rows[0]['rows']:,}"),
     ]
@@ -86,8 +86,8 @@ def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
     pictures = [by_known(lines, measure, "rows", caption, bands=False)]
     if lines[0].band:
         caption = (
-            "The same for the tasks one by one: the band holds all but the lowest and the highest "
-            "tenth of the scores."
+            "Spread over the tasks: the band contains all but the lowest and the highest tenth of "
+            "the scores."
         )
         pictures.append(by_known(lines[:2], measure, "rows", caption))
     return pictures

@@ -118,7 +118,7 @@ def known_lines(levels: Sequence[Level], name: str | None = None, style: int = 0
 def _scores(run: Trained, looked: Looked) -> list[Markup]:
     config, levels, what = run.config, looked.levels, unit_of(run.config)
     them = "clients" if looked.groups else "tasks"
-    caption = f"Mean over {them}; the band holds all but the lowest and the highest tenth of them."
+    caption = f"Mean over {them}; the band contains all but the lowest and the highest tenth."
     pictures = [by_known(known_lines(levels), run.measure, what, caption)]
     each = {level.shots: level.each for level in levels if level.who != TOOK_PART}
     if not looked.groups and {0, config.shots} <= set(each):
@@ -148,7 +148,7 @@ def _score_table(run: Trained, levels: Sequence[Level], what: str) -> Markup:
         rows.append([level.shots, *who, mean, *_tenths(level), len(level.each)])
     columns = [f"known {what}", *(["clients"] if several else [])]
     columns += [f"{run.measure.axis} ± standard error"]
-    columns += ["a tenth is below", "median", "a tenth is above", "tasks"]
+    columns += ["10 % quantile", "median", "90 % quantile", "tasks"]
     steps = plural(run.config.test_steps, "step")
     caption = (
         f"The newest model after {steps} on the known {what}; 0 is the model before adaptation"
