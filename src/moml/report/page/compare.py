@@ -15,7 +15,7 @@ from moml.types import Record
 
 
 def compared(runs: Sequence[Run], looked: Sequence[Looked]) -> list[Markup]:
-    """Sections for the runs that can be compared; the style of a run is its place on the page."""
+    """Sections that compare runs of one problem; a run has the same style in all charts."""
     trained: dict[Hashable, list[tuple[int, Trained, Looked]]] = {}
     tabled: dict[Hashable, list[tuple[int, Tabled]]] = {}
     for place, (run, found) in enumerate(zip(runs, looked, strict=True)):

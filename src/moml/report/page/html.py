@@ -63,7 +63,7 @@ def number(value: object, digits: int = 4) -> str:
 def table(
     caption: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, mixed: bool = False
 ) -> Markup:
-    """Make a table that scrolls where it is wider than the page; the first cell heads its row.
+    """Make a table that scrolls if it is wider than the page; the first cell is the row header.
 
     Columns of numbers are aligned right, unless the table is `mixed`.
     """

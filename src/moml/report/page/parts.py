@@ -19,7 +19,7 @@ POINTS = 400  # of a series in a chart
 
 
 def _ranked(values: Float[np.ndarray, " n"], order: Int[np.ndarray, " n"]) -> list[Point]:
-    """Values in this order, against the percentage of those before."""
+    """Points of the values in this order; x is the rank in percent."""
     at = 100 * (np.arange(len(order)) + 0.5) / len(order)
     return thinned(list(zip(at.tolist(), values[order].tolist(), strict=True)), POINTS)
 

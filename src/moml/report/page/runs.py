@@ -132,7 +132,7 @@ def summary(method: str) -> str:
 
 
 def read_run(folder: Path, name: str) -> Run:
-    """Read the run in a folder; a ConfigError where there is none."""
+    """Read the run in a folder; raise a ConfigError if there is none."""
     if (folder / "table.json").is_file():
         return _tabled(folder, name)
     if not (folder / "run.json").exists():
@@ -180,7 +180,7 @@ def _member(row: Record, place: int) -> Record:
 def _state(
     folder: Path, config: Config, parts: Sequence[Path], rows: Sequence[list[Record]]
 ) -> State:
-    """The state of a run by the metrics of its parts, its lock and the end of its log."""
+    """The state of a run, from the metrics of its parts, its lock and its log."""
     steps = [mine[-1]["iterations"] if mine else 0 for mine in rows]
     done = min(steps, default=0)
     if done >= config.iterations:
@@ -197,7 +197,7 @@ def _state(
 
 
 def _log_end(log: Path) -> str:
-    """The reason that the log gives for the end of a run since it was last started."""
+    """The error that ended the run, by its log; empty if it was started again since."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -222,7 +222,7 @@ def _tabled(folder: Path, name: str) -> Tabled:
 
 
 def named(folders: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Each folder once, with its own name, or with its path where two names are equal.
+    """Each folder once, with its own name, or with its path if two names are equal.
 
     >>> [name for _, name in named([Path("a/run"), Path("b/run"), Path("a/run/")])]
     ['a/run', 'b/run']

@@ -41,7 +41,7 @@ def _named(name: str, config: Config) -> Markup:
 
 
 def settings(run: Trained | Swept) -> Markup:
-    """The main settings, and folded behind them all settings with their help."""
+    """The main settings, and a folded table of all settings with their help."""
     every = fields_of(run.config)
     if isinstance(run, Swept):
         every |= run.record["grid"] | {"seed": list(range(run.record["seeds"]))}

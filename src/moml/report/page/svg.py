@@ -212,7 +212,7 @@ def figure(
 def picture(
     series: Sequence[Series], x: Axis, y: Axis, label: str, caption: str, data: Markup
 ) -> Markup:
-    """A figure with one chart; a legend where there is more than one line."""
+    """A figure with one chart, and a legend if it has several series."""
     names = legend(series) if len(series) > 1 else None
     return figure([join([chart(series, x, y, label), names])], caption, [data], None)
 

@@ -18,7 +18,7 @@ MODELS = {
 
 
 def known_line(rows: Sequence[Record], metric: str, model: str, name: str, style: int) -> Series:
-    """Scores of one model by known rows, with the spread over the tasks where it was kept."""
+    """Scores of one model by known rows, with their spread over the tasks if it was stored."""
     mine = [row for row in rows if row["metric"] == metric and row["model"] == model]
     spread = all("quantiles" in row for row in mine)
     band = [(row["quantiles"][0], row["quantiles"][-1]) for row in mine] if spread else []

@@ -40,7 +40,7 @@ def print_clients(rows: Sequence[Record], title: str) -> None:
 
 
 def _merged(rows: Iterable[Record], *axes: str) -> list[Record]:
-    """Settings and all metrics of rows that agree in these axes, as one record each."""
+    """Merge rows that agree in these axes into one record with all their metrics."""
     lines: dict[tuple[object, ...], Record] = {}
     for row in rows:
         line = lines.setdefault(tuple(row["setting"][axis] for axis in axes), dict(row["setting"]))

@@ -20,7 +20,7 @@ def print_scores(rows: Sequence[Record], target: str) -> None:
 
 
 def score_grid(rows: Sequence[Record], metric: str) -> tuple[list[int], dict[str, list[str]]]:
-    """Numbers of known rows, and `mean ± std` at each of them by model."""
+    """Numbers of known rows, and for each model `mean ± std` at these numbers."""
     mine = [row for row in rows if row["metric"] == metric]
     scores: dict[str, list[str]] = {}
     for row in mine:
@@ -29,7 +29,7 @@ def score_grid(rows: Sequence[Record], metric: str) -> tuple[list[int], dict[str
 
 
 def verdict(rows: Sequence[Record]) -> str:
-    """Whether personalisation pays: most known rows against the best score without adaptation."""
+    """Compare the personal model, with most known rows, to the best score without adaptation."""
     metric = "rmse" if any(row["metric"] == "rmse" for row in rows) else "log_loss"
     scores = {(row["model"], row["shots"]): row["mean"] for row in rows if row["metric"] == metric}
     most = max(row["shots"] for row in rows)
