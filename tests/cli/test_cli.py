@@ -141,13 +141,13 @@ def test_methods_and_version(capsys, monkeypatch):
 
 
 def test_interrupted_by_the_user(tmp_path):
-    heeded = "import signal as s; s.signal(s.SIGINT, s.default_int_handler)"  # whoever runs tests
-    command = [sys.executable, "-c", f"{heeded}; from moml.cli import main; main()"]
+    handler = "import signal as s; s.signal(s.SIGINT, s.default_int_handler)"  # even if ignored
+    command = [sys.executable, "-c", f"{handler}; from moml.cli import main; main()"]
     process = subprocess.Popen(
         [*command, "demo", "--out", str(tmp_path / "demo"), "--iterations", "4000000"],
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"XLA_FLAGS": ""},  # a stretch of training as quick as it is for users
+        env=os.environ | {"XLA_FLAGS": ""},  # with the compiler options of users
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / "demo").exists() and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ import moml
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
 from moml.config import toml
 from moml.errors import CheckpointError, DataError
-from moml.report.page.page import report
+from moml.report.page.document import report
 from moml.report.page.runs import read_run
 from moml.report.page.settings import bare
 from moml.runs import sweeps
@@ -49,7 +49,7 @@ def page(path, *folders, scores=False):
 
 
 def test_a_sine_run_with_all_that_is_computed_of_it(sine, looked, tmp_path, monkeypatch):
-    monkeypatch.setattr("moml.report.page.page.look", lambda folder, config, done: looked)
+    monkeypatch.setattr("moml.report.page.document.look", lambda folder, config, done: looked)
     made = page(tmp_path / "new" / "page.html", sine, scores=True)
     rows = read(sine / "metrics.jsonl")
     assert f"Its last score is {rows[-1]['score']:.4g}" in made.words
@@ -92,18 +92,18 @@ def test_tasks_that_diverge_do_not_spoil_the_pictures(sine, looked, tmp_path, mo
     ]
     fits = [fit._replace(after=np.full_like(fit.after, np.nan)) for fit in looked.fits]
     spoiled = looked._replace(levels=wild, fits=fits)
-    monkeypatch.setattr("moml.report.page.page.look", lambda folder, config, done: spoiled)
+    monkeypatch.setattr("moml.report.page.document.look", lambda folder, config, done: spoiled)
     made = page(tmp_path / "page.html", sine, scores=True)
-    assert "Beyond the picture, since some tasks diverge: inf at 1; inf at 2." in made.words
+    assert "Outside the chart, since some tasks diverge: inf at 1; inf at 2." in made.words
 
 
 def test_without_scores_nothing_is_computed(sine, tmp_path, monkeypatch):
-    monkeypatch.setattr("moml.report.page.page.look", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr("moml.report.page.document.look", lambda *_: pytest.fail("computed"))
     made = page(tmp_path / "page.html", sine)
     assert "Learning curves" in made.said("h3") and "Memory" not in made.said("h3")
 
 
-def test_clients_are_told_one_by_one(clients, data, tmp_path):
+def test_every_client_is_listed(clients, data, tmp_path):
     made = page(tmp_path / "page.html", clients, scores=True)
     _, rows = score(clients)
     assert len(rows) == 2 * 4 + 2 * (6 + 2)
@@ -117,7 +117,7 @@ def test_clients_are_told_one_by_one(clients, data, tmp_path):
     assert "bytes sent" in made.said("th") and "kB down" in made.words
 
 
-def test_missing_data_is_told_and_the_rest_is_there(clients, tmp_path, monkeypatch):
+def test_missing_data_is_reported_and_the_rest_is_shown(clients, tmp_path, monkeypatch):
     monkeypatch.delenv("MOML_DATA", raising=False)
     made = page(tmp_path / "page.html", clients, scores=True)
     assert "Not all of this page could be computed: where is the data?" in made.words
@@ -151,11 +151,11 @@ def test_a_table_run_of_before_quantiles_were_kept(table, tmp_path):
     about = json.loads((old / "table.json").read_text())
     del about["settings"]
     (old / "table.json").write_text(json.dumps(about))
-    with pytest.raises(CheckpointError, match="cannot be trusted"):
+    with pytest.raises(CheckpointError, match="is damaged"):
         page(tmp_path / "page.html", old)
     manifest.seal(old)
     made = page(tmp_path / "page.html", old)
-    assert "kept no spread" in made.words and "did not keep all options" in made.words
+    assert "did not store the spread" in made.words and "not store all options" in made.words
 
 
 def test_a_sweep_is_ranked_as_its_rows_are(swept, tmp_path):
@@ -188,16 +188,18 @@ def test_runs_side_by_side(sine, plain, swept, table, diverged, tmp_path):
     assert "diverged" in made.said("span") and "diverged at step" in made.words
 
 
-def test_the_state_of_a_run_is_told(plain, tmp_path, monkeypatch):
+def test_state_of_a_run(plain, tmp_path, monkeypatch):
     killed = tmp_path / "killed"
     shutil.copytree(plain, killed)
     lines = (killed / "metrics.jsonl").read_text().splitlines(keepends=True)
     (killed / "metrics.jsonl").write_text("".join(lines[:3]))
-    assert read_run(killed, "it").state.word == "unfinished"
+    assert read_run(killed, "it").state.label == "unfinished"
     with Lock(killed):
-        assert read_run(killed, "it").state.word == "running"
+        assert read_run(killed, "it").state.label == "running"
     state = read_run(killed, "it").state
-    assert state.told.startswith("30 of 60 iterations") and f"moml resume {killed}" in state.told
+    assert (
+        state.detail.startswith("30 of 60 iterations") and f"moml resume {killed}" in state.detail
+    )
     assert read_run(plain, "it").state == ("good", "finished", "")
     (killed / "metrics.jsonl").unlink()
     assert "0 of 60 iterations" in page(tmp_path / "page.html", killed, scores=True).words
@@ -209,10 +211,10 @@ def test_a_stopped_run_that_once_diverged_is_unfinished(plain, tmp_path):
     (stopped / "metrics.jsonl").write_text("")
     with open(stopped / "log.txt", "a") as log:
         log.write("2026-01-01T00:00:00Z INFO ended by Diverged: maml diverged\n")
-    assert read_run(stopped, "it").state.word == "diverged"
+    assert read_run(stopped, "it").state.label == "diverged"
     with open(stopped / "log.txt", "a") as log:
         log.write("2026-01-01T00:00:00Z INFO maml: from step 20 of 60\n")
-    assert read_run(stopped, "it").state.word == "unfinished"
+    assert read_run(stopped, "it").state.label == "unfinished"
 
 
 @pytest.mark.parametrize("line", ['{"step": 1}', "nothing"])
@@ -224,14 +226,14 @@ def test_metrics_of_another_kind_are_refused(plain, tmp_path, line):
         read_run(other, "it")
 
 
-def test_what_is_to_be_copied_gives_the_same_configuration(sine):
+def test_copied_configuration_is_equal(sine):
     record, config = record_of(sine)
     short = bare(record["config"])
     assert "#" not in short and tomllib.loads(short)["problem"]["kind"] == "sine"
     assert toml.parse(short, "page") == config
 
 
-def test_names_do_no_harm(plain, table, tmp_path):
+def test_names_are_escaped(plain, table, tmp_path):
     name = "<script>alert(1)<\\script>\"'&"
     for folder in (plain, table):
         shutil.copytree(folder, tmp_path / folder.name / name)
@@ -257,11 +259,11 @@ def test_the_command(plain, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["nothing", "--out", "page.html"], "nothing holds no run"),
-        ([".", "--out", "page.html"], "holds no run"),
-        (["RUN", "--out", "folder"], "folder is a folder"),
+        (["nothing", "--out", "page.html"], "must hold run.json or table.json; got nothing"),
+        ([".", "--out", "page.html"], "must hold run.json or table.json; got ."),
+        (["RUN", "--out", "folder"], "out must be a file; got the folder folder"),
         (["RUN", "--out", "file/page.html"], "cannot make the folder file"),
-        ([], "give the folder of a run"),
+        ([], "the folder of at least one run; got none"),
     ],
 )
 def test_mistakes_are_one_line(words, said, plain, tmp_path, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from moml.report.page.page import report
+from moml.report.page.document import report
 from tests.report.chromium import Chromium, found
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +36,7 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(sine, plain, looked, place):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("moml.report.page.page.look", lambda folder, config, done: looked)
+        patch.setattr("moml.report.page.document.look", lambda folder, config, done: looked)
         report([sine, plain], place / "page.html")
     return (place / "page.html").as_uri()
 

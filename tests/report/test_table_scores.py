@@ -23,7 +23,7 @@ def rows(metric, before, after):
         ((0.8, 0.9, 0.9, 0.7), "without any; but shrunken-mean alone has 0.7"),
     ],
 )
-def test_it_is_said_whether_personalisation_pays(after, said):
+def test_verdict_on_personalisation(after, said):
     assert said in verdict(rows("rmse", (1.0, 0.9, 1.2, 1.2), after))
 
 

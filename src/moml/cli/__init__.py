@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 done, 2 a user's mistake, 3 diverged, 130 / 143 interrupted."""
+"""The command line. Exit codes: 0 done, 2 user error, 3 diverged, 130 / 143 interrupted."""
 
 import os
 import sys
@@ -28,9 +28,9 @@ class Demo:
     iterations: int = 40_000
     """Training steps of every method."""
     seeds: int = 5
-    """Networks trained side by side, each from its own seed."""
+    """Number of seeds; their networks are trained as one program."""
     json: Path | None = None
-    """File for the result rows; by default rows.json in the folder."""
+    """File for the result rows; default rows.json in the folder."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Methods:
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Make one of the paper's tables, or of ours."""
+    """Compute a table of the paper, or one of our own."""
 
     table: tyro.conf.OmitSubcommandPrefixes[Table]
 
 
 def demo(command: Demo) -> None:
-    """Train, score, print the table, and say where the picture is."""
+    """Train and score the methods, print the table, write the picture."""
     from moml.paper.sine.demo import ENTRIES, example_task, fitted, row_of, run_entry
     from moml.report.figures import curves_and_fits
     from moml.report.terminal.rows import print_rows
@@ -74,19 +74,19 @@ def demo(command: Demo) -> None:
 
 
 def methods(command: Methods) -> None:
-    """Every method in a line."""
+    """Print a line for each method."""
     for name, recipe in moml.RECIPES.items():
         print(f"{name:<14}{recipe.summary}")
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train one model in a folder that survives; with --data, on your own table."""
+    """Train one model in a run folder; with --data, on your own table."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Train a grid with several seeds as one program; see `moml sweep --help`."""
+    """Train a grid of settings with several seeds as one program."""
 
 
 Command = (
@@ -110,7 +110,7 @@ Command = (
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Parse and carry out one command; errors come out as exceptions."""
+    """Parse and run one command; errors are raised as exceptions."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = {word.split("=")[0] for word in words}
     if words[:1] == ["train"] and "--data" in options:
@@ -166,7 +166,7 @@ def main() -> None:
     except MomlError as error:
         print(f"moml: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:

@@ -8,18 +8,18 @@ import tyro
 
 @dataclass(frozen=True)
 class Report:
-    """One page of HTML for runs, sweeps and tables' runs; two or more stand side by side."""
+    """Write runs, sweeps and runs of tables as one HTML page, side by side."""
 
     runs: tyro.conf.Positional[list[Path]]
-    """Their folders."""
+    """Folders of the runs."""
     out: Path = Path("report.html")
-    """File for the page; it needs nothing else, and no network."""
+    """File for the page; it is self-contained and loads nothing."""
     scores: bool = True
-    """Compute scores of the newest models, and what else takes their data and their networks."""
+    """Compute scores, fits and tracking errors of the newest models; this reads their data."""
 
 
 def report(command: Report) -> None:
-    """Write the page, and say where it is."""
-    from moml.report.page.page import report as written
+    """Write the page and print its path."""
+    from moml.report.page.document import report as write
 
-    print(f"page: {written(command.runs, command.out, scores=command.scores, progress=True)}")
+    print(f"page: {write(command.runs, command.out, scores=command.scores, progress=True)}")

@@ -1,24 +1,24 @@
-"""What the commands that make tables check before they begin."""
+"""Checks of commands that write result rows, before any work."""
 
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from moml.errors import ConfigError
 
 
 def places(out: Path, json: Path | None) -> tuple[Path, Path]:
-    """The folder and the rows' file, both known to be writable."""
+    """The folder and the file for the rows, both writable."""
     from moml.report.figures import pyplot
     from moml.storage.files import writable_folder
 
-    pyplot()  # a missing matplotlib is said before the work, not after it
+    pyplot()  # fails at once where matplotlib is missing
     folder = writable_folder(out)
     return folder, rows_file(json) or folder / "rows.json"
 
 
 def set_aside(rows: Path) -> None:
-    """Give the rows of an earlier command another name: hours may have gone into them."""
+    """Rename the rows of an earlier command instead of overwriting them."""
     if rows.exists():
         numbered = (rows.with_name(f"{rows.stem}-{n}{rows.suffix}") for n in count(1))
         earlier = next(path for path in numbered if not path.exists())
@@ -27,17 +27,17 @@ def set_aside(rows: Path) -> None:
 
 
 def rows_file(path: Path | None) -> Path | None:
-    """A file for rows that can be written, where one is asked for."""
+    """Check that the file for the rows, if any, can be written."""
     from moml.storage.files import writable_folder
 
     if path is not None:
         writable_folder(path.parent)
         if path.is_dir():
-            raise ConfigError(f"{path} is a folder; give a file for the rows")
+            raise ConfigError(f"json must be a file; got the folder {path}")
     return path
 
 
-def some(name: str, values: list[Any] | None) -> None:
-    """Refuse an option that was given without a value."""
+def some(name: str, values: Sequence[object] | None) -> None:
+    """Check that a list option, if given, has at least one value."""
     if values is not None and not values:
-        raise ConfigError(f"{name}: give at least one, or leave the option out")
+        raise ConfigError(f"{name} must have at least one value; got none")

@@ -1,11 +1,13 @@
-"""HTML of the page: everything is text, and escaped, unless a function here has made it."""
+"""Elements of the page. Values are escaped unless a function here made them."""
 
 import html
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TypeVar
 
+T = TypeVar("T")
 VOID = ("meta", "line", "rect", "circle", "polygon", "polyline")
+FIGURE = re.compile(r"–|[-−]?[\d.,]+(e[-+]\d+)?( ± .*|\s%)?")
 
 
 class Markup(str):
@@ -14,47 +16,31 @@ class Markup(str):
     __slots__ = ()
 
 
-def safe(value: Any) -> Markup:
-    """A value as HTML.
+def join(parts: Iterable[object]) -> Markup:
+    """Concatenate parts, escaped; None is skipped.
 
-    >>> safe("a < b"), safe(Markup("<b>"))
-    ('a &lt; b', '<b>')
+    >>> join(["a < b", None, Markup("<b>")])
+    'a &lt; b<b>'
     """
-    return value if isinstance(value, Markup) else Markup(html.escape(str(value)))
-
-
-def join(parts: Iterable[Any]) -> Markup:
-    """Parts after one another; those that are None are left out."""
+    safe = lambda part: part if isinstance(part, Markup) else html.escape(str(part))
     return Markup("".join(safe(part) for part in parts if part is not None))
 
 
-def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
-    """An element; an attribute that is None is left out.
+def tag(name: str, /, *children: object, **attributes: object) -> Markup:
+    """Make an element; attributes that are None are left out.
 
     >>> tag("th", "a & b", scope="col", class_=None)
     '<th scope="col">a &amp; b</th>'
     """
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
-    told = "".join(f' {key}="{html.escape(str(v))}"' for key, v in named.items() if v is not None)
+    inside = "".join(f' {key}="{html.escape(str(v))}"' for key, v in named.items() if v is not None)
     if name in VOID and not children:
-        return Markup(f"<{name}{told}{'' if name == 'meta' else '/'}>")
-    return Markup(f"<{name}{told}>{join(children)}</{name}>")
+        return Markup(f"<{name}{inside}{'' if name == 'meta' else '/'}>")
+    return Markup(f"<{name}{inside}>{join(children)}</{name}>")
 
 
-class Table(NamedTuple):
-    """Columns and rows of text or numbers; the first cell of a row names it.
-
-    Columns of numbers are set to the right, unless the table is `mixed`.
-    """
-
-    caption: str
-    columns: Sequence[Any]
-    rows: Sequence[Sequence[Any]]
-    mixed: bool = False
-
-
-def number(value: Any) -> str:
-    """A value as tables show it.
+def number(value: object, digits: int = 4) -> str:
+    """Format a value for a table.
 
     >>> number(0.123456), number(12345), number(None), number(True), number((40, 40))
     ('0.1235', '12,345', '–', 'yes', '40, 40')
@@ -67,86 +53,76 @@ def number(value: Any) -> str:
         case int():
             return f"{value:,}"
         case float():
-            return f"{value:.4g}"
+            return f"{value:.{digits}g}"
         case list() | tuple():
-            return ", ".join(map(number, value)) or "none"
+            return ", ".join(number(one, digits) for one in value) or "none"
         case _:
             return str(value)
 
 
-FIGURE = re.compile(r"–|[-−]?[\d.,]+(e[-+]\d+)?( ± .*|\s%)?")
+def table(
+    caption: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, mixed: bool = False
+) -> Markup:
+    """Make a table that scrolls if it is wider than the page; the first cell is the row header.
 
-
-def table(given: Table) -> Markup:
-    """A table that scrolls by itself where it is wider than the page."""
-    told = [
-        [cell if isinstance(cell, Markup) else number(cell) for cell in row] for row in given.rows
-    ]
-    columns = range(len(given.columns))
+    Columns of numbers are aligned right, unless the table is `mixed`.
+    """
+    texts = [[cell if isinstance(cell, Markup) else number(cell) for cell in row] for row in rows]
     figures = [
-        i > 0 and not given.mixed and all(FIGURE.fullmatch(row[i]) for row in told) for i in columns
+        i > 0 and not mixed and all(FIGURE.fullmatch(row[i]) for row in texts)
+        for i in range(len(columns))
     ]
     kind = lambda i, text: "n" if figures[i] else "w" if len(text) > 28 else None
     head = [
         tag("th", name, scope="col", class_="n" if right else None)
-        for name, right in zip(given.columns, figures, strict=True)
+        for name, right in zip(columns, figures, strict=True)
     ]
-    rows = [
-        tag("tr", tag("th", row[0], scope="row"),
-            *(tag("td", row[i], class_=kind(i, row[i])) for i in columns[1:]))
-        for row in told
-    ]  # fmt: skip
-    whole = tag(
-        "table",
-        tag("caption", tag("span", given.caption)),
-        tag("thead", tag("tr", *head)),
-        tag("tbody", *rows),
-    )
-    return tag("div", whole, class_="scroll", role="group", aria_label=given.caption, tabindex="0")
+    body = []
+    for first, *others in texts:
+        cells = [tag("td", text, class_=kind(i, text)) for i, text in enumerate(others, start=1)]
+        body.append(tag("tr", tag("th", first, scope="row"), *cells))
+    parts = (tag("caption", tag("span", caption)), tag("thead", tag("tr", *head)))
+    whole = tag("table", *parts, tag("tbody", *body))
+    return tag("div", whole, class_="scroll", role="group", aria_label=caption, tabindex="0")
 
 
-def folded(summary: str, *children: Any) -> Markup:
-    """What opens when asked."""
+def folded(summary: str, *children: object) -> Markup:
+    """Content that opens on a click."""
     return tag("details", tag("summary", summary), *children)
 
 
-def figure(
-    pictures: Sequence[Markup], caption: Any, data: Sequence[Table], names: Markup | None = None
-) -> Markup:
-    """Pictures, the names of what is in them, what they show, and their data as tables."""
-    panels = tag("div", *pictures, class_="panels" if len(pictures) > 1 else "panel")
-    under = folded("The data as a table", *map(table, data))
-    return tag("figure", panels, join([names]), tag("figcaption", caption), under)
-
-
-def note(*words: Any) -> Markup:
-    """Something to know."""
-    return tag("p", *words, class_="note")
+def note(*children: object) -> Markup:
+    """A highlighted remark."""
+    return tag("p", *children, class_="note")
 
 
 def code(text: str) -> Markup:
-    """A block to copy: one click takes all of it."""
+    """A block to copy; one click selects all of it."""
     return tag("pre", tag("code", text), class_="tall", tabindex="0")
 
 
-def section(title: str, *children: Any) -> Markup:
-    """A heading, and what stands under it."""
+def section(title: str, *children: object) -> Markup:
+    """A heading with its content."""
     return tag("section", tag("h3", title), *children)
 
 
-def tiles(pairs: Sequence[tuple[Any, str]], kind: str = "tiles") -> Markup:
-    """Names with their values: the few that matter most as tiles, others as facts."""
-    each = [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs]
-    return tag("dl", *each, class_=kind)
+def pair(*children: object) -> Markup:
+    """Content side by side where the page is wide enough."""
+    return tag("div", *children, class_="pair")
 
 
-def upper(words: str) -> str:
-    """With a capital first."""
-    return words[:1].upper() + words[1:]
+def tiles(pairs: Sequence[tuple[str, str]], kind: str = "tiles") -> Markup:
+    """Names with their values, as large `tiles` or as small `facts`."""
+    return tag("dl", *(tag("div", tag("dt", k), tag("dd", v)) for k, v in pairs), class_=kind)
 
 
-def thinned(rows: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of these, evenly, with the first and the last.
+def upper(text: str) -> str:
+    """Capitalise the first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def thinned(rows: Sequence[T], most: int) -> list[T]:
+    """At most this many of the rows, evenly spaced, with the first and the last.
 
     >>> thinned(range(10), 4)
     [0, 3, 6, 9]

@@ -1,12 +1,14 @@
-"""What a folder holds, as the page needs it: a training run, a sweep, or the run of a table."""
+"""Read a folder for the page: a training run, a sweep, or the run of a table."""
 
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from moml.algorithms.recipes import RECIPES
 from moml.config.config import Config, classifies, kind_of
 from moml.config.problems import Problem, Table
 from moml.errors import CheckpointError, ConfigError, DataError, check_count
@@ -15,23 +17,22 @@ from moml.storage.folder import in_use
 from moml.storage.manifest import flaw
 from moml.storage.metrics import FIELDS, read
 from moml.training.sweep import grid_of
-
-Row = dict[str, Any]
+from moml.types import Record
 
 
 class Measure(NamedTuple):
-    """What the scores of a problem are."""
+    """The metric of a problem's scores."""
 
-    axis: str  # on a picture
+    axis: str  # on a chart
     words: str  # in a sentence
-    higher: bool = False
+    higher: bool = False  # is better
     unit: str = ""
     of: str = "on unseen tasks"
 
-    def say(self, value: float | None) -> str:
-        """A score in words.
+    def say(self, value: float | int | None) -> str:
+        """Format a score with its unit.
 
-        >>> Measure("accuracy, %", "accuracy", True, "\u00a0%").say(93.25)
+        >>> ACCURACY.say(93.25)
         '93.2\xa0%'
         """
         if value is None or not math.isfinite(value):
@@ -39,28 +40,36 @@ class Measure(NamedTuple):
         return f"{value:.1f}{self.unit}" if self.unit else f"{value:.4g}"
 
 
+ACCURACY = Measure("accuracy, %", "accuracy", True, "\u00a0%")
+ERROR = Measure("mean squared error", "mean squared error")
+LAST_ROWS = "on the tasks' last rows"
 MEASURES = {
-    "sine": Measure("mean squared error", "mean squared error"),
+    "sine": ERROR,
     "synthetic": Measure("cross-entropy", "cross-entropy"),
-    "episodes": Measure("accuracy, %", "accuracy", True, "\u00a0%"),
-    "clients": Measure("accuracy, %", "accuracy", True, "\u00a0%", "of the clients that took part"),
-    "table": Measure("accuracy, %", "accuracy", True, "\u00a0%", "on the tasks' last rows"),
+    "episodes": ACCURACY,
+    "clients": ACCURACY._replace(of="of the clients that took part"),
+    "table": ACCURACY._replace(of=LAST_ROWS),
 }
-ERROR = Measure("mean squared error", "mean squared error", of="on the tasks' last rows")
+METRICS = {  # of the run of a table
+    "rmse": Measure("root mean squared error", "root mean squared error"),
+    "accuracy": ACCURACY,
+    "log_loss": Measure("log-loss", "log-loss"),
+}
 
 
 def measure_of(problem: Problem) -> Measure:
-    """What the scores of a problem are; a table's are of classes or of numbers."""
-    numbers = isinstance(problem, Table) and not classifies(problem)
-    return ERROR if numbers else MEASURES[kind_of(problem)]
+    """The metric of a problem; that of a table depends on its target."""
+    if isinstance(problem, Table) and not classifies(problem):
+        return ERROR._replace(of=LAST_ROWS)
+    return MEASURES[kind_of(problem)]
 
 
 class State(NamedTuple):
-    """How far a run has come: good, wait or bad; a word for it, and what there is to say."""
+    """Progress of a run: `kind` is good, wait or bad."""
 
     kind: str
-    word: str
-    told: str = ""
+    label: str
+    detail: str = ""
 
 
 class Trained(NamedTuple):
@@ -68,20 +77,16 @@ class Trained(NamedTuple):
 
     name: str
     folder: Path
-    config: Config
-    record: Row
-    rows: list[Row]  # of metrics
     state: State
+    config: Config
+    record: Record
+    measure: Measure
+    rows: list[Record]  # of metrics
 
     @property
-    def measure(self) -> Measure:
-        return measure_of(self.config.problem)
-
-    @property
-    def score(self) -> float | None:
-        """The last one."""
-        scores = [row["score"] for row in self.rows if row["score"] is not None]
-        return scores[-1] if scores else None
+    def score(self) -> float | int | None:
+        """The last score."""
+        return next((r["score"] for r in reversed(self.rows) if r["score"] is not None), None)
 
 
 class Swept(NamedTuple):
@@ -89,15 +94,12 @@ class Swept(NamedTuple):
 
     name: str
     folder: Path
-    config: Config
-    record: Row
-    settings: list[Row]
-    lines: list[list[Row]]
     state: State
-
-    @property
-    def measure(self) -> Measure:
-        return measure_of(self.config.problem)
+    config: Config
+    record: Record
+    measure: Measure
+    settings: list[Record]
+    lines: list[list[Record]]
 
 
 class Tabled(NamedTuple):
@@ -105,59 +107,97 @@ class Tabled(NamedTuple):
 
     name: str
     folder: Path
-    about: Row
-    rows: list[Row]  # of scores
-    tasks: int  # whose personal parameters it keeps
     state: State
+    about: Record
+    rows: list[Record]  # of scores
+    tasks: int  # with personal parameters
+
+    @property
+    def metric(self) -> str:
+        """The main metric."""
+        return "rmse" if any(row["metric"] == "rmse" for row in self.rows) else "accuracy"
+
+    @property
+    def most(self) -> int:
+        """The largest number of known rows that was scored."""
+        return max(row["shots"] for row in self.rows)
 
 
 Run = Trained | Swept | Tabled
 
 
+def summary(method: str) -> str:
+    """A method in one line."""
+    return RECIPES[method].summary
+
+
 def read_run(folder: Path, name: str) -> Run:
-    """The run in a folder; a ConfigError where there is none."""
+    """Read the run in a folder; raise a ConfigError if there is none."""
     if (folder / "table.json").is_file():
         return _tabled(folder, name)
     if not (folder / "run.json").exists():
-        raise ConfigError(f"{folder} holds no run: there is no run.json and no table.json in it")
+        raise ConfigError(f"a run folder must hold run.json or table.json; got {folder}")
     record, config = record_of(folder)
-    if "grid" in record:
-        return _swept(folder, name, record, config)
-    rows = _metrics(folder)
-    return Trained(name, folder, config, record, rows, _state([folder], [rows], config, folder))
+    measure = measure_of(config.problem)
+    if "grid" not in record:
+        rows = _metrics(folder)
+        state = _state(folder, config, [folder], [rows])
+        return Trained(name, folder, state, config, record, measure, rows)
+    try:
+        settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
+        check_count("members", size)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
+    starts = range(0, len(settings), size)
+    parts = [folder / f"part-{number:03d}" for number in range(len(starts))]
+    every = [_metrics(part) for part in parts]
+    state = _state(folder, config, parts, every)
+    lines = [
+        [_member(row, place) for row in rows]
+        for start, rows in zip(starts, every, strict=True)
+        for place in range(min(size, len(settings) - start))
+    ]
+    return Swept(name, folder, state, config, record, measure, settings, lines)
 
 
-def _metrics(folder: Path) -> list[Row]:
+def _metrics(folder: Path) -> list[Record]:
     path = folder / "metrics.jsonl"
     rows = read(path) if path.exists() else []
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not set(FIELDS) <= set(row):
-            raise DataError(f"line {number} of {path} lacks some of {', '.join(FIELDS)}")
+            raise DataError(
+                f"line {number} of {path} must have the fields {', '.join(FIELDS)}; got {row!r}"
+            )
     return rows
 
 
-def _state(parts: list[Path], rows: list[list[Row]], config: Config, folder: Path) -> State:
-    """How a run stands, by its metrics, its lock and the last words of its log."""
-    done = min((mine[-1]["iterations"] if mine else 0 for mine in rows), default=0)
+def _member(row: Record, place: int) -> Record:
+    """The metrics of one member of a sweep."""
+    pick = lambda value: value[place] if isinstance(value, list) else value
+    return {key: pick(value) for key, value in row.items() if key != "cost"}
+
+
+def _state(
+    folder: Path, config: Config, parts: Sequence[Path], rows: Sequence[list[Record]]
+) -> State:
+    """The state of a run, from the metrics of its parts, its lock and its log."""
+    steps = [mine[-1]["iterations"] if mine else 0 for mine in rows]
+    done = min(steps, default=0)
     if done >= config.iterations:
         return State("good", "finished")
     far = f"{done:,} of {config.iterations:,} iterations are done"
     if in_use(folder):
-        return State("wait", "running", f"{far}: it was at work when this page was made.")
-    last = next((part for part, mine in zip(parts, rows, strict=True) if not _full(mine, config)))
-    told = _end(last / "log.txt")
-    if told.startswith("Diverged: "):
-        return State("bad", "diverged", f"{far}; then {told.removeprefix('Diverged: ')}.")
+        return State("wait", "running", f"{far}: it was running when this page was made.")
+    open_ = next(part for part, n in zip(parts, steps, strict=True) if n < config.iterations)
+    end = _log_end(open_ / "log.txt")
+    if end.startswith("Diverged: "):
+        return State("bad", "diverged", f"{far}; then {end.removeprefix('Diverged: ')}.")
     resume = f"moml resume {quote(str(folder))}"
-    return State("wait", "unfinished", f"{far}. It goes on with: {resume}")
+    return State("wait", "unfinished", f"{far}. Resume it with: {resume}")
 
 
-def _full(rows: list[Row], config: Config) -> bool:
-    return bool(rows) and rows[-1]["iterations"] >= config.iterations
-
-
-def _end(log: Path) -> str:
-    """Why a run did not come to its end: what its log says after it was last begun."""
+def _log_end(log: Path) -> str:
+    """The error that ended the run, by its log; empty if it was started again since."""
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -166,54 +206,30 @@ def _end(log: Path) -> str:
     return found[-1] if found else ""
 
 
-def _swept(folder: Path, name: str, record: Row, config: Config) -> Swept:
-    try:
-        settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
-        check_count("members", size)
-    except (LookupError, TypeError, ValueError) as error:
-        raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
-    starts = range(0, len(settings), size)
-    parts = [folder / f"part-{number:03d}" for number in range(len(starts))]
-    rows = [_metrics(part) for part in parts]
-    state = _state(parts, rows, config, folder)
-    lines = [
-        [_member(row, place) for row in mine]
-        for start, mine in zip(starts, rows, strict=True)
-        for place in range(min(size, len(settings) - start))
-    ]
-    return Swept(name, folder, config, record, settings, lines, state)
-
-
-def _member(row: Row, place: int) -> Row:
-    """One member's line of metrics."""
-    own = lambda value: value[place] if isinstance(value, list) else value
-    return {key: own(value) for key, value in row.items() if key != "cost"}
-
-
 def _tabled(folder: Path, name: str) -> Tabled:
     wrong = flaw(folder)
     if wrong:
-        raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
+        raise CheckpointError(f"{folder} is damaged: {wrong}")
     try:
         load = lambda file: json.loads((folder / file).read_text(encoding="utf-8"))
         about, rows = load("table.json"), load("evaluation.json")
-        each = (folder / "index.json").exists()
-        tasks = len(load("index.json") if each else load("tasks.json")["ids"])
+        adapted = (folder / "index.json").exists()
+        tasks = len(load("index.json") if adapted else load("tasks.json")["ids"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"{folder} cannot be read: {error}") from error
-    state = State("good", "personal models" if each else "finished")
-    return Tabled(name, folder, about, rows, tasks, state)
+    state = State("good", "personal models" if adapted else "finished")
+    return Tabled(name, folder, state, about, rows, tasks)
 
 
-def named(folders: list[Path]) -> list[tuple[Path, str]]:
-    """Each folder once, with a name: its own, or where two have the same, all that was given.
+def named(folders: Sequence[Path]) -> list[tuple[Path, str]]:
+    """Each folder once, with its own name, or with its path if two names are equal.
 
     >>> [name for _, name in named([Path("a/run"), Path("b/run"), Path("a/run/")])]
     ['a/run', 'b/run']
     """
-    apart: dict[Path, Path] = {}
+    distinct: dict[Path, Path] = {}
     for folder in folders:
-        apart.setdefault(folder.resolve(), folder)
-    names = [place.name for place in apart]
-    alone = len(set(names)) == len(names)
-    return [(f, name if alone else str(f)) for f, name in zip(apart.values(), names, strict=True)]
+        distinct.setdefault(folder.resolve(), folder)
+    names = [path.name for path in distinct]
+    unique = len(set(names)) == len(names)
+    return [(f, n if unique else str(f)) for f, n in zip(distinct.values(), names, strict=True)]

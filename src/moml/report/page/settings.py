@@ -1,25 +1,13 @@
-"""What a run was begun with, and how to do it again."""
+"""Settings of a run, and the commands that repeat it."""
 
 import re
 from shlex import quote
-from typing import Any
 
-from moml.algorithms.recipes import RECIPES
 from moml.config.config import Config, kind_of
 from moml.config.toml import words
-from moml.report.page.html import (
-    Markup,
-    Table,
-    code,
-    folded,
-    join,
-    number,
-    section,
-    table,
-    tag,
-    tiles,
-)
-from moml.report.page.runs import Row, Swept, Tabled, Trained
+from moml.report.page.html import Markup, code, folded, join, number, section, table, tag, tiles
+from moml.report.page.runs import Swept, Tabled, Trained, summary
+from moml.types import Record
 
 KEPT_APART = ("problem", "log_every", "score_every", "save_seconds", "keep")
 MAIN = (
@@ -37,8 +25,8 @@ def clause(text: str) -> str:
     return re.split(r";|\. | \(|\.$", text)[0].removesuffix(": true or false")
 
 
-def fields_of(config: Config) -> dict[str, Any]:
-    """Every setting that has a value, by its name."""
+def fields_of(config: Config) -> Record:
+    """Every setting that has a value, by name."""
     own = {name: value for name, value in vars(config).items() if name not in KEPT_APART}
     task = {f"problem.{name}": value for name, value in vars(config.problem).items()}
     every = {"problem.kind": kind_of(config.problem)} | task | own
@@ -47,75 +35,69 @@ def fields_of(config: Config) -> dict[str, Any]:
 
 def _named(name: str, config: Config) -> Markup:
     part, _, field = name.rpartition(".")
-    told = clause(words(type(config.problem) if part else Config).get(field, ""))
-    told = RECIPES[config.method].summary if name == "method" else told
-    small = tag("small", told) if told else None
-    return join([tag("code", name), small])
+    help_ = clause(words(type(config.problem) if part else Config).get(field, ""))
+    help_ = summary(config.method) if name == "method" else help_
+    return join([tag("code", name), tag("small", help_) if help_ else None])
 
 
 def settings(run: Trained | Swept) -> Markup:
-    """The settings that people look for, and behind them all, with a word on each."""
-    config, every = run.config, fields_of(run.config)
+    """The main settings, and a folded table of all settings with their help."""
+    every = fields_of(run.config)
     if isinstance(run, Swept):
         every |= run.record["grid"] | {"seed": list(range(run.record["seeds"]))}
-    brief = [(tag("code", name), value(every[name])) for name in MAIN if name in every]
-    rows = [[_named(name, config), value(every[name])] for name in every]
-    caption = "All settings, as the run resolved them"
-    whole = table(Table(caption, ["setting", "value"], rows, mixed=True))
-    return join(
-        [tiles(brief, "facts"), folded(f"All {len(rows)} settings, with a word on each", whole)]
-    )
-
-
-def value(given: Any) -> str:
-    """A setting's value in words."""
-    return f"{given:g}" if isinstance(given, float) else number(given)
+    main = [(tag("code", name), number(every[name], 6)) for name in MAIN if name in every]
+    rows = [[_named(name, run.config), number(value, 6)] for name, value in every.items()]
+    whole = table("All settings, as the run resolved them", ["setting", "value"], rows, mixed=True)
+    every_one = folded(f"All {len(rows)} settings, with their descriptions", whole)
+    return section("Settings", tiles(main, "facts"), every_one)
 
 
 def bare(toml: str) -> str:
-    """A configuration's lines without the words on them."""
+    """The lines of a configuration without comments."""
     lines = [line for line in toml.splitlines() if line and not line.startswith("#")]
     return "\n".join(lines).replace("\n[", "\n\n[") + "\n"
 
 
-def _versions(found: Row) -> Markup:
-    rows = [
-        [tag("code", name), str(value) if value != "" else "none"] for name, value in found.items()
-    ]
-    return folded(
-        "Versions it ran with",
-        table(Table("As the run was begun", ["what", "value"], rows, mixed=True)),
-    )
+def _repeat(text: str, commands: str, versions: Record) -> Markup:
+    rows = [[tag("code", name), str(v) if v != "" else "none"] for name, v in versions.items()]
+    found = table("When the run was started", ["what", "value"], rows, mixed=True)
+    parts = (tag("p", text), code(commands), folded("Versions it ran with", found))
+    return section("How to repeat it", *parts)
 
 
 def repeated(run: Trained | Swept) -> Markup:
-    """The commands and the configuration that give the same run."""
+    """The configuration and the command that repeat a run."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", run.folder.resolve().name).strip("-") or "run"
     command = f"train {name}.toml"
-    told = "With the same versions on the same machine it gives the same numbers to the last bit."
+    text = "With the same versions on the same machine it gives the same numbers to the last bit."
     if not run.record["versions"].get("deterministic"):
-        told = "On this device XLA was not told to be deterministic: the last bits may differ."
+        text = "XLA was not set to be deterministic on this device: the last bits may differ."
     if isinstance(run, Swept):
         grid = [f"{n}={','.join(map(repr, vs))}" for n, vs in run.record["grid"].items()]
         command = " ".join([f"sweep {name}.toml", *(["--grid"] if grid else []), *grid])
         command += f" --seeds {run.record['seeds']}"
-        told += " A sweep that is done in other parts may differ in the last bits."
+        text += " A sweep that is split into other parts may differ in the last bits."
     if changed := run.record.get("changed"):
         fields = ", ".join(name for names in changed for name in names)
-        told += f" Changed on the way: {fields}; begun anew, it is not the same run."
+        text += f" Changed during the run: {fields}; a new run with them is not the same run."
     file = f"cat > {name}.toml <<'END'\n{bare(run.record['config'])}END\n"
-    block = code(f"{file}moml {command} --out {name}-again\n")
-    return section("To repeat it", tag("p", told), block, _versions(run.record["versions"]))
+    return _repeat(text, f"{file}moml {command} --out {name}-again\n", run.record["versions"])
 
 
 def repeated_table(run: Tabled) -> Markup:
-    """The command that gives the same run of a table, with the table's own file named TABLE."""
+    """The command that repeats the run of a table; TABLE stands for the table's file."""
     about, kept = run.about, run.about.get("settings")
     option = lambda name, value: [f"--{name}", quote(str(value))] if value is not None else []
-    given = [["moml", "train", "--data", "TABLE"]]
-    given += [option(name, about[name]) for name in ("task", "target", "order", "weight")]
-    given += [option(name, about[name]) for name in ("shots", "seed", "model")]
-    if kept is not None:
+    names = ("task", "target", "order", "weight", "shots", "seed", "model")
+    given = [["moml", "train", "--data", "TABLE"], *(option(name, about[name]) for name in names)]
+    text = (
+        "TABLE is the table that it was trained on; the run stores neither the table nor its path."
+    )
+    if kept is None:
+        text += (
+            " This run is of a version that did not store all options: add those that were given."
+        )
+    else:
         for name in ("hold_out", "missing", "members", "iterations"):
             given.append(option(name.replace("_", "-"), kept[name]))
         for name in ("inputs", "exclude"):
@@ -123,12 +105,5 @@ def repeated_table(run: Tabled) -> Markup:
         given.append(["--classification"] if kept["classification"] else [])
         given.append([] if kept["refit"] else ["--no-refit"])
     given.append(["--out", quote(f"{run.folder.resolve().name}-again")])
-    told = "TABLE is what it was trained on; the run keeps neither the table nor its place."
-    if kept is None:
-        told += " This run's version did not keep all options: add those that were given."
-    return section(
-        "To repeat it",
-        tag("p", told),
-        code(" \\\n    ".join(" ".join(words) for words in given if words) + "\n"),
-        _versions(about.get("versions", {})),
-    )
+    command = " \\\n    ".join(" ".join(words) for words in given if words) + "\n"
+    return _repeat(text, command, about.get("versions", {}))

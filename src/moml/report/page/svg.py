@@ -1,43 +1,50 @@
-"""Pictures as SVG: lines, bands and points over two axes. Colours come from the page's style."""
+"""Charts as SVG: lines, bands and points over two axes. Colours come from the page's style."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from moml.report.page.html import Markup, tag
+from moml.report.page.html import Markup, join, tag
 
 WIDE, HIGH = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 12, 48
-STYLES = 8  # colours; each has dashes and a marker of its own
+STYLES = 8  # colours; each has its own dashes
 DASHES = (None, "7 4", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 3", "14 3 3 3")
-Point = tuple[float, float]
+MARK = 3.6  # half the size of a marker
+CORNERS: dict[int, list[tuple[float, float]]] = {  # of markers that are neither circles nor squares
+    2: [(0, -1), (1, 1), (-1, 1)],
+    3: [(0, -1.2), (1, 0), (0, 1.2), (-1, 0)],
+    4: [(0, 1), (1, -1), (-1, -1)],
+}
+Number = float | int
+Point = tuple[Number, Number]
 
 
 class Series(NamedTuple):
-    """Points of one name; `band` has the lowest and the highest y at each of them."""
+    """Points under one name; `band` has the lowest and the highest y at each of them."""
 
     name: str
     points: Sequence[Point]
     style: int = 0
-    band: Sequence[tuple[float, float]] = ()
+    band: Sequence[Point] = ()
     line: bool = True
     marks: bool = True
-    quiet: bool = False  # what the others are seen against
+    quiet: bool = False  # a reference line
     hollow: bool = False  # markers
 
 
 class Axis(NamedTuple):
-    """An axis; `show` makes the words of a tick."""
+    """An axis; `show` formats the labels of its ticks."""
 
     title: str
     log: bool = False
-    show: Callable[[float], str] | None = None
+    show: Callable[[Number], str] | None = None
     zero: bool = False  # begins at 0
-    ticks: Sequence[float | int] = ()  # else what is round
+    ticks: Sequence[Number] = ()  # by default round numbers
 
 
-def short(value: float | int) -> str:
-    """A number of few letters.
+def short(value: Number) -> str:
+    """Format a number in few characters.
 
     >>> [short(v) for v in (0, 0.05, 12, 1500, 2.5e6, 3e9, 1e-7)]
     ['0', '0.05', '12', '1.5k', '2.5M', '3G', '1e-7']
@@ -51,7 +58,7 @@ def short(value: float | int) -> str:
     return f"{value:.3g}"
 
 
-def nice(low: float | int, high: float | int, most: int = 6) -> list[float]:
+def nice(low: Number, high: Number, most: int = 6) -> list[float]:
     """Round numbers from low to high.
 
     >>> nice(0, 97), nice(0.12, 0.31)
@@ -64,7 +71,7 @@ def nice(low: float | int, high: float | int, most: int = 6) -> list[float]:
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
-def decades(low: float | int, high: float | int, most: int = 7) -> list[float]:
+def decades(low: Number, high: Number, most: int = 7) -> list[float]:
     """Round numbers of a logarithmic axis.
 
     >>> decades(0.3, 40)
@@ -80,112 +87,94 @@ def decades(low: float | int, high: float | int, most: int = 7) -> list[float]:
 
 
 class Scale(NamedTuple):
-    """From values to places."""
+    """An axis from `low` at `start` to `high` at `end`."""
 
-    axis: Axis
     low: float
     high: float
     start: int
     end: int
+    bend: Callable[[Number], float]  # float or log10
 
-    def at(self, value: float | int) -> float:
-        """Where a value lies."""
-        bend = math.log10 if self.axis.log else float
-        low, high = bend(self.low), bend(self.high)
-        return self.start + (self.end - self.start) * (bend(value) - low) / (high - low)
-
-    @property
-    def ticks(self) -> Sequence[float | int]:
-        """The values that are named."""
-        round_ = decades if self.axis.log else nice
-        return self.axis.ticks or round_(self.low, self.high)
+    def at(self, value: Number) -> float:
+        """The coordinate of a value."""
+        low, high, here = map(self.bend, (self.low, self.high, value))
+        return self.start + (self.end - self.start) * (here - low) / (high - low)
 
 
-def scaled(axis: Axis, values: Sequence[float | int], start: int, end: int, room: float) -> Scale:
-    """The scale that holds these values, with some room around them."""
+def scaled(axis: Axis, values: Sequence[Number], start: int, end: int, margin: float) -> Scale:
+    """The scale that holds these values, with a relative margin around them."""
     given = [*values, *axis.ticks] or [0.0, 1.0]
-    low, high = min(given), max(given)
+    low, high = float(min(given)), float(max(given))
     if axis.log:
-        grow = max((high / low) ** room, 1.02)
-        return Scale(axis, low / grow, high * grow, start, end)
+        grow = max((high / low) ** margin, 1.02)
+        return Scale(low / grow, high * grow, start, end, math.log10)
     low = min(low, 0.0) if axis.zero else low
-    pad = room * (high - low) or (0.5 * abs(high) if room else 0) or 0.5
-    return Scale(axis, 0.0 if axis.zero and low == 0 else low - pad, high + pad, start, end)
-
-
-def mark(
-    style: int,
-    x: float,
-    y: float,
-    title: str | None = None,
-    *,
-    hollow: bool = False,
-    size: float = 3.6,
-) -> Markup:
-    """A marker: its form tells the series where colours do not."""
-    told = [] if title is None else [tag("title", title)]
-    by, name = size * 1.15, f"{'h' if hollow else 'm'} s{style % STYLES}"
-    corners = {
-        2: [(x, y - by), (x + by, y + by), (x - by, y + by)],
-        3: [(x, y - by * 1.2), (x + by, y), (x, y + by * 1.2), (x - by, y)],
-        4: [(x, y + by), (x + by, y - by), (x - by, y - by)],
-    }
-    match style % 5:
-        case 0:
-            return tag("circle", *told, class_=name, cx=f"{x:.1f}", cy=f"{y:.1f}", r=size)
-        case 1:
-            return tag(
-                "rect", *told, class_=name, x=f"{x - size:.1f}", y=f"{y - size:.1f}",
-                width=2 * size, height=2 * size,
-            )  # fmt: skip
-        case form:
-            return tag("polygon", *told, class_=name, points=_places(corners[form]))
+    pad = margin * (high - low) or (0.5 * abs(high) if margin else 0) or 0.5
+    return Scale(0.0 if axis.zero and low == 0 else low - pad, high + pad, start, end, float)
 
 
 def _places(points: Sequence[Point]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _drawn(one: Series, x: Scale, y: Scale) -> list[Markup]:
+def _mark(one: Series, x: float, y: float, title: str | None = None) -> Markup:
+    """A marker; its form distinguishes the series where colours do not."""
+    inside = [] if title is None else [tag("title", title)]
     style = one.style % STYLES
+    name, by = f"{'h' if one.hollow else 'm'} s{style}", MARK * 1.15
+    match style % 5:
+        case 0:
+            return tag("circle", *inside, class_=name, cx=f"{x:.1f}", cy=f"{y:.1f}", r=MARK)
+        case 1:
+            corner = {"x": f"{x - MARK:.1f}", "y": f"{y - MARK:.1f}"}
+            return tag("rect", *inside, class_=name, **corner, width=2 * MARK, height=2 * MARK)
+        case form:
+            corners = [(x + a * by, y + b * by) for a, b in CORNERS[form]]
+            return tag("polygon", *inside, class_=name, points=_places(corners))
+
+
+def _line(name: str, one: Series, **where: object) -> Markup:
+    """A line in the style of its series."""
+    style = one.style % STYLES
+    kind, dash = ("l quiet", None) if one.quiet else (f"l s{style}", DASHES[style])
+    return tag(name, class_=kind, stroke_dasharray=dash, **where)
+
+
+def _drawn(one: Series, x: Scale, y: Scale, title: Callable[[Point], str]) -> list[Markup]:
     places = [(x.at(a), y.at(b)) for a, b in one.points]
     parts = []
     if one.band:
         ends = list(zip(places, one.band, strict=True))
-        upper = [(at, y.at(high)) for (at, _), (_, high) in ends]
-        lower = [(at, y.at(low)) for (at, _), (low, _) in reversed(ends)]
-        corners = _places([*upper, *lower])
-        parts.append(tag("polygon", class_=f"band s{style}", points=corners))
+        above = [(at, y.at(high)) for (at, _), (_, high) in ends]
+        below = [(at, y.at(low)) for (at, _), (low, _) in reversed(ends)]
+        name = f"band s{one.style % STYLES}"
+        parts.append(tag("polygon", class_=name, points=_places([*above, *below])))
     if one.line and len(places) > 1:
-        name = "l quiet" if one.quiet else f"l s{style}"
-        dash = None if one.quiet else DASHES[style]
-        parts.append(tag("polyline", class_=name, stroke_dasharray=dash, points=_places(places)))
+        parts.append(_line("polyline", one, points=_places(places)))
     if one.marks or len(places) == 1:
-        show_x, show_y = (axis.show or short for axis in (x.axis, y.axis))
-        parts += [
-            mark(style, *place, f"{one.name}: {show_x(a)}, {show_y(b)}", hollow=one.hollow)
-            for place, (a, b) in zip(places, one.points, strict=True)
-        ]
+        named = zip(places, one.points, strict=True)
+        parts += [_mark(one, *place, f"{one.name}: {title(point)}") for place, point in named]
     return parts
 
 
 def chart(
     series: Sequence[Series], x: Axis, y: Axis, label: str, wide: int = WIDE, high: int = HIGH
 ) -> Markup:
-    """Series over two axes; `label` says in words what is seen."""
+    """Draw series over two axes; `label` describes the chart to screen readers."""
     xs = [a for one in series for a, _ in one.points]
     ys = [b for one in series for _, b in one.points]
-    ys += [value for one in series for pair in one.band for value in pair]
+    ys += [value for one in series for ends in one.band for value in ends]
     right, base = wide - RIGHT, high - BOTTOM
     across = scaled(x, xs, LEFT, right, 0.06 if x.log else 0.02)
     up = scaled(y, ys, base, TOP, 0.06)
     show_x, show_y = (axis.show or short for axis in (x, y))
+    ticks = lambda axis, scale: axis.ticks or (decades if axis.log else nice)(scale.low, scale.high)
     parts = []
-    for value in up.ticks:
+    for value in ticks(y, up):
         at = round(up.at(value), 1)
         parts.append(tag("line", class_="grid", x1=LEFT, x2=right, y1=at, y2=at))
         parts.append(tag("text", show_y(value), x=LEFT - 7, y=f"{at + 4.5:.1f}", text_anchor="end"))
-    for value in across.ticks:
+    for value in ticks(x, across):
         at = round(across.at(value), 1)
         parts.append(tag("line", class_="tick", x1=at, x2=at, y1=base, y2=base + 4))
         parts.append(tag("text", show_x(value), x=at, y=base + 18, text_anchor="middle"))
@@ -194,7 +183,8 @@ def chart(
     centre = (LEFT + right) / 2
     parts.append(tag("text", x.title, class_="t", x=centre, y=high - 8, text_anchor="middle"))
     parts.append(tag("text", y.title, class_="t", transform=turned, text_anchor="middle"))
-    drawn = [part for one in series for part in _drawn(one, across, up)]
+    title = lambda point: f"{show_x(point[0])}, {show_y(point[1])}"
+    drawn = [part for one in series for part in _drawn(one, across, up, title)]
     return tag("svg", *parts, *drawn, viewBox=f"0 0 {wide} {high}", role="img", aria_label=label)
 
 
@@ -202,14 +192,31 @@ def legend(series: Sequence[Series]) -> Markup:
     """Names with a piece of each line."""
     items = []
     for one in series:
-        style = one.style % STYLES
-        name = "l quiet" if one.quiet else f"l s{style}"
-        dash = None if one.quiet else DASHES[style]
-        swatch = []
-        if one.line:
-            swatch.append(tag("line", class_=name, stroke_dasharray=dash, x1=1, x2=33, y1=7, y2=7))
-        if one.marks:
-            swatch.append(mark(style, 17.0, 7.0, hollow=one.hollow))
-        picture = tag("svg", *swatch, viewBox="0 0 34 14", aria_hidden="true")
-        items.append(tag("li", picture, one.name))
+        line = _line("line", one, x1=1, x2=33, y1=7, y2=7) if one.line else None
+        swatch = join([line, _mark(one, 17.0, 7.0) if one.marks else None])
+        items.append(
+            tag("li", tag("svg", swatch, viewBox="0 0 34 14", aria_hidden="true"), one.name)
+        )
     return tag("ul", *items, class_="legend")
+
+
+def figure(
+    charts: Sequence[Markup], caption: str, data: Sequence[Markup], names: Markup | None
+) -> Markup:
+    """Charts with their legend and caption, and their data as folded tables."""
+    panels = tag("div", *charts, class_="panels" if len(charts) > 1 else "panel")
+    under = tag("details", tag("summary", "The data as a table"), *data)
+    return tag("figure", panels, names, tag("figcaption", caption), under)
+
+
+def picture(
+    series: Sequence[Series], x: Axis, y: Axis, label: str, caption: str, data: Markup
+) -> Markup:
+    """A figure with one chart, and a legend if it has several series."""
+    names = legend(series) if len(series) > 1 else None
+    return figure([join([chart(series, x, y, label), names])], caption, [data], None)
+
+
+def wide_range(values: Sequence[Number]) -> bool:
+    """Whether a logarithmic axis suits the values."""
+    return bool(values) and min(values) > 0 and max(values) > 8 * min(values)

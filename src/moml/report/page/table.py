@@ -1,140 +1,108 @@
-"""The run of a user's own table on the page; its tasks' ids stay out of it."""
+"""The run of a user's own table on the page; it shows no ids of tasks."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from moml.report.page.html import Markup, Table, join, note, section, table, tag, tiles, upper
-from moml.report.page.known import Known, by_known
-from moml.report.page.runs import Measure, Row, Tabled
-from moml.report.terminal.table_scores import verdict
+from moml.report.page.charts import by_known
+from moml.report.page.html import Markup, join, note, pair, section, table, tag, tiles, upper
+from moml.report.page.runs import METRICS, Tabled
+from moml.report.page.svg import Series
+from moml.report.terminal.table_scores import score_grid, verdict
+from moml.types import Record
 
-METRICS = {
-    "rmse": Measure("root mean squared error", "root mean squared error"),
-    "accuracy": Measure("accuracy, %", "accuracy", True, "\u00a0%"),
-    "log_loss": Measure("log-loss", "log-loss"),
-}
 MODELS = {
     "personal": "adapted to each task's known rows",
     "pooled": "the same for every task",
-    "per-task": "a ridge of the task's known rows alone",
-    "shrunken-mean": "the mean of the known targets, drawn towards that of all",
+    "per-task": "a ridge regression on the task's known rows only",
+    "shrunken-mean": "the mean of the known targets, shrunken towards the mean of all tasks",
 }
 
 
-def main_metric(rows: Sequence[Row]) -> str:
-    """What a run is judged by."""
-    return "rmse" if any(row["metric"] == "rmse" for row in rows) else "accuracy"
-
-
-def known(rows: Sequence[Row], metric: str, model: str, name: str, style: int) -> Known:
-    """One model's scores by number of known rows, with the tasks' own where they were kept."""
+def known_line(rows: Sequence[Record], metric: str, model: str, name: str, style: int) -> Series:
+    """Scores of one model by known rows, with their spread over the tasks if it was stored."""
     mine = [row for row in rows if row["metric"] == metric and row["model"] == model]
     spread = all("quantiles" in row for row in mine)
-    ends = lambda place: [row["quantiles"][place] for row in mine] if spread else []
-    shots, means = [row["shots"] for row in mine], [row["mean"] for row in mine]
-    return Known(name, shots, means, ends(0), ends(-1), style)
+    band = [(row["quantiles"][0], row["quantiles"][-1]) for row in mine] if spread else []
+    return Series(name, [(row["shots"], row["mean"]) for row in mine], style, band)
 
 
-def lead(run: Tabled) -> Markup:
-    """What was run, in a sentence or two."""
-    about, columns = run.about, run.about["columns"]
-    count = len(columns["inputs"])
-    target = columns["target"]
-    kind = f"one of {len(target['classes'])} classes" if target["classes"] else "a number"
-    held, trained = len(about["held_out"]), len(about["trained"])
+def _lead(about: Record) -> Markup:
+    classes = about["columns"]["target"]["classes"]
+    kind = f"one of {len(classes)} classes" if classes else "a number"
     return tag(
-        "p",
-        "Predicts ", tag("code", about["target"]), f", {kind}, from {count:,} columns, for each ",
-        tag("code", about["task"]), f". The model that is kept learned from {trained:,} tasks; the "
-        f"scores are on {held:,} held-out tasks, by a model that had not seen them.",
+        "p", "Predicts ", tag("code", about["target"]),
+        f", {kind}, from {len(about['columns']['inputs']):,} columns, for each ",
+        tag("code", about["task"]), f". The final model was trained on "
+        f"{len(about['trained']):,} tasks; the scores are on {len(about['held_out']):,} held-out "
+        "tasks, by a model that was not trained on them.",
         class_="lead",
     )  # fmt: skip
 
 
-def body(run: Tabled) -> list[Any]:
+def body(run: Tabled) -> list[Markup]:
     """All sections but how to repeat it."""
-    metric, most = main_metric(run.rows), max(row["shots"] for row in run.rows)
-    measure = METRICS[metric]
-    at = {(row["model"], row["shots"]): row["mean"] for row in run.rows if row["metric"] == metric}
+    measure, most = METRICS[run.metric], run.most
+    personal = known_line(run.rows, run.metric, "personal", run.name, 0)
+    at = {shots: measure.say(mean) for shots, mean in personal.points}
     pairs = [
-        (f"{measure.words}, {most} known rows", measure.say(at["personal", most])),
-        ("the same, none known", measure.say(at["personal", 0])),
-        ("tasks that it keeps", f"{run.tasks:,}"),
+        (f"{measure.words}, {most} known rows", at[most]),
+        ("the same, no known rows", at[0]),
+        ("tasks in the run", f"{run.tasks:,}"),
         ("rows scored", f"{run.rows[0]['rows']:,}"),
     ]
-    parts: list[Any] = [lead(run), tiles(pairs), tag("p", upper(verdict(run.rows)) + ".")]
-    each = list(dict.fromkeys(row["metric"] for row in run.rows))
-    pictures = [figure for name in each for figure in _pictures(run.rows, name)]
-    parts.append(section("Scores by known rows", tag("div", *pictures, class_="pair")))
+    parts = [_lead(run.about), tiles(pairs), tag("p", upper(verdict(run.rows)) + ".")]
+    metrics = list(dict.fromkeys(row["metric"] for row in run.rows))
+    pictures = [figure for name in metrics for figure in _pictures(run.rows, name)]
+    parts.append(section("Scores by known rows", pair(*pictures)))
     if not all("quantiles" in row for row in run.rows):
-        parts.append(note("This run is of a version that kept no spread of the tasks' own scores."))
-    parts += [table(_score_table(run.rows, name)) for name in each]
-    parts.append(section("What was tried", *_tried(run.about)))
-    parts.append(section("Columns", table(_columns(run.about))))
-    return parts
+        parts.append(
+            note("This run is of a version that did not store the spread of the scores over tasks.")
+        )
+    for name in metrics:
+        shots, scores = score_grid(run.rows, name)
+        caption = (
+            f"{upper(METRICS[name].words)} by known rows; ± is the standard deviation over tasks"
+        )
+        lines = [[join([m, tag("small", MODELS[m])]), *cells] for m, cells in scores.items()]
+        parts.append(table(caption, ["model", *map(str, shots)], lines))
+    tried = run.about["personal"]["scores"]
+    fields = ("kind", "eta", "beta", "loss", "kept")
+    columns = ["kind of network", "eta", "beta", "loss", "averaged into the model"]
+    tasks = f"{tried[0]['tasks']:,} training tasks"
+    caption = f"Loss on {tasks} that decided when to stop and what to average"
+    rows = [[one[field] for field in fields] for one in tried]
+    parts.append(section("What was tried", table(caption, columns, rows)))
+    return [*parts, section("Columns", _columns(run.about))]
 
 
-def _pictures(rows: Sequence[Row], metric: str) -> list[Markup]:
-    """All models; and how the tasks' own scores lie for ours and the pooled one."""
+def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
+    """Scores of all models, and the spread over tasks of the personal and the pooled model."""
     measure = METRICS[metric]
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    lines = [known(rows, metric, model, model, i) for i, model in enumerate(models)]
+    models = dict.fromkeys(row["model"] for row in rows)
+    lines = [known_line(rows, metric, model, model, i) for i, model in enumerate(models)]
     caption = (
         f"{upper(measure.words)} on the same rows of the same held-out tasks, by how many of "
         "their other rows are known."
     )
-    made = [by_known(lines, measure, "rows", caption, bands=False)]
-    if lines[0].low:
+    pictures = [by_known(lines, measure, "rows", caption, bands=False)]
+    if lines[0].band:
         caption = (
-            "The same for the tasks one by one: the band holds all but the lowest and the highest "
-            "tenth of the tasks' own scores."
+            "Spread over the tasks: the band contains all but the lowest and the highest tenth of "
+            "the scores."
         )
-        made.append(by_known(lines[:2], measure, "rows", caption))
-    return made
+        pictures.append(by_known(lines[:2], measure, "rows", caption))
+    return pictures
 
 
-def _score_table(rows: Sequence[Row], metric: str) -> Table:
-    mine = [row for row in rows if row["metric"] == metric]
-    shots = list(dict.fromkeys(row["shots"] for row in mine))
-    lines = []
-    for model in dict.fromkeys(row["model"] for row in mine):
-        own = {row["shots"]: row for row in mine if row["model"] == model}
-        named = join([model, tag("small", MODELS[model])])
-        lines.append([named, *(f"{own[k]['mean']:.4g} ± {own[k]['std']:.2g}" for k in shots)])
-    words = f"{upper(METRICS[metric].words)} by known rows; ± is the spread of the tasks' own"
-    return Table(words, ["model", *(str(k) for k in shots)], lines)
-
-
-def _tried(about: Row) -> list[Markup]:
-    rows = [
-        [one["kind"], one["eta"], one["beta"], one["loss"], one["kept"]]
-        for one in about["personal"]["scores"]
-    ]
-    columns = ["kind of network", "eta", "beta", "loss", "averaged into the model"]
-    tasks = about["personal"]["scores"][0]["tasks"]
-    told = f"Loss on {tasks:,} training tasks that decided when to stop and what to average"
-    return [table(Table(told, columns, rows))]
-
-
-def _columns(about: Row) -> Table:
-    inputs, target = about["columns"]["inputs"], about["columns"]["target"]
-    role = {about[name]: name for name in ("task", "order", "weight") if about[name]}
-    rows = [[target["name"], target["kind"], "target"]]
-    rows += [
-        [name, "–", told] for name, told in role.items() if name not in {i["name"] for i in inputs}
-    ]
-    rows += [
-        [
-            one["name"],
-            one["kind"],
-            " and ".join(["input", *([role[one["name"]]] if one["name"] in role else [])]),
-        ]
-        for one in inputs
-    ]
-    apart = {row[0] for row in rows}
-    rows += [
-        [name, "–", f"left out: {why}"]
-        for name, why in about["columns"]["left_out"].items()
-        if name not in apart
-    ]
-    return Table("Columns of the table, and what became of them", ["column", "kind", "role"], rows)
+def _columns(about: Record) -> Markup:
+    """Every column of the table with its role."""
+    columns = about["columns"]
+    kinds = {one["name"]: one["kind"] for one in columns["inputs"]}
+    roles = {about[role]: role for role in ("task", "order", "weight") if about[role]}
+    rows = [[columns["target"]["name"], columns["target"]["kind"], "target"]]
+    rows += [[name, "–", role] for name, role in roles.items() if name not in kinds]
+    for name, kind in kinds.items():
+        rows.append([name, kind, f"input and {roles[name]}" if name in roles else "input"])
+    listed = {row[0] for row in rows}
+    left_out = columns["left_out"].items()
+    rows += [[name, "–", f"left out: {why}"] for name, why in left_out if name not in listed]
+    return table("Columns of the table and their roles", ["column", "kind", "role"], rows)

@@ -1,77 +1,55 @@
-"""Clients on a terminal: what groups of them score, who scores worst, what their rounds cost."""
+"""Clients on a terminal: scores of groups, the worst clients, the cost of rounds."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from moml.report.terminal.rows import console
+from moml.report.terminal.rows import print_table
+from moml.types import Record
 
 NAMES = {"took-part": "took part", "unseen": "never took part"}
-FIGURES = {  # of a group, as its table calls them
+FIGURES = {  # column -> metric
     "before": "accuracy_before",
     "after": "test_accuracy",
     "worst tenth": "worst_decile",
     "spread": "spread",
 }
-SHOWN = 20  # clients; of more, the worst half as many
-Row = dict[str, Any]
+SHOWN = 20  # clients; of more, only the worst half as many
 
 
-def print_clients(rows: Sequence[Row], title: str) -> None:
-    """What groups of clients score; then single clients, for the first number of shots."""
-    groups = _gathered((row for row in rows if "client" not in row["setting"]), "shots", "group")
-    _print(
-        f"{title}, %",
-        ("clients", "shots", "count", *FIGURES),
-        [
-            [NAMES[name], str(shots), str(line["clients"]), *_told(line, *FIGURES.values())]
-            for (shots, name), line in groups.items()
-        ],
-    )
+def print_clients(rows: Sequence[Record], title: str) -> None:
+    """Print the scores of groups of clients, then of single clients for the first `shots`."""
+    groups = _merged([row for row in rows if "client" not in row["setting"]], "group", "shots")
+    lines = [
+        [NAMES[line["group"]], str(line["shots"]), str(line["clients"]),
+         *(f"{line[metric]:.1f}" for metric in FIGURES.values())]
+        for line in groups
+    ]  # fmt: skip
+    print_table(f"{title}, %", ("clients", "shots", "count", *FIGURES), lines)
     first = rows[0]["setting"]["shots"]
-    single = (
-        row for row in rows if "client" in row["setting"] and row["setting"]["shots"] == first
-    )
-    each = _gathered(single, "group", "client")
-    ranked = sorted(each.items(), key=lambda item: item[1]["test_accuracy"])
+    single = [row for row in rows if "client" in row["setting"]]
+    single = [row for row in single if row["setting"]["shots"] == first]
+    ranked = sorted(_merged(single, "group", "client"), key=lambda line: line["test_accuracy"])
     few = ranked if len(ranked) <= SHOWN else ranked[: SHOWN // 2]
     which = "" if few is ranked else f"; the worst {len(few)} of {len(ranked)}, --json has all"
-    _print(
-        f"single clients, {first} shots{which}",
-        ("clients", "number", "test images", "before", "after"),
-        [
-            [NAMES[name], str(number), str(line["images"]),
-             *_told(line, "accuracy_before", "test_accuracy")]
-            for (name, number), line in few
-        ],
-    )  # fmt: skip
+    lines = [
+        [NAMES[line["group"]], str(line["client"]), str(line["images"]),
+         f"{line['accuracy_before']:.1f}", f"{line['test_accuracy']:.1f}"]
+        for line in few
+    ]  # fmt: skip
+    columns = ("clients", "number", "test images", "before", "after")
+    print_table(f"single clients, {first} shots{which}", columns, lines)
 
 
-def _gathered(rows: Iterable[Row], *axes: str) -> dict[tuple[Any, ...], Row]:
-    """The settings and all metrics of the rows that agree in these axes."""
-    lines: dict[tuple[Any, ...], Row] = {}
+def _merged(rows: Iterable[Record], *axes: str) -> list[Record]:
+    """Merge rows that agree in these axes into one record with all their metrics."""
+    lines: dict[tuple[object, ...], Record] = {}
     for row in rows:
         line = lines.setdefault(tuple(row["setting"][axis] for axis in axes), dict(row["setting"]))
         line[row["metric"]] = row["mean"]
-    return lines
-
-
-def _told(line: Row, *metrics: str) -> list[str]:
-    return [f"{line[metric]:.1f}" for metric in metrics]
-
-
-def _print(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for name in columns:
-        table.add_column(name, justify="left" if name == "clients" else "right")
-    for line in lines:
-        table.add_row(*line)
-    console().print(table)
+    return list(lines.values())
 
 
 def cost_line(cost: Mapping[str, int]) -> str:
-    """What rounds have cost, in a line.
+    """Cost of rounds in one line.
 
     >>> cost_line({"down": 12_300_000_000, "up": 5_000, "gradients": 4_100_000, "products": 0,
     ...            "samples": 900})
@@ -85,7 +63,7 @@ def cost_line(cost: Mapping[str, int]) -> str:
 
 
 def size(count: float | int) -> str:
-    """Bytes in words.
+    """Number of bytes with a unit.
 
     >>> size(1_500_000), size(0)
     ('1.5 MB', '0 bytes')

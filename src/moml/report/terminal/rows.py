@@ -1,93 +1,92 @@
 """Result rows as a table on a terminal."""
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from moml.types import Record
 
 
-def console() -> Any:
-    """Standard output; wide where it is a file."""
-    from rich.console import Console
-
+def console() -> Console:
+    """Standard output; 110 columns wide where it is a file."""
     return Console(width=None if sys.stdout.isatty() else 110)
 
 
-def print_rows(rows: Sequence[dict[str, Any]], title: str) -> None:
-    """A table of result rows: setting, method, mean and spread, what was lost, what it took."""
-    from rich.table import Table
-
+def print_table(
+    title: str | None,
+    columns: Sequence[str],
+    lines: Iterable[Sequence[str]],
+    no_wrap: Collection[str] = (),
+) -> None:
+    """Print a table; the first column is aligned left, all others right."""
     table = Table(title=title, title_justify="left")
-    table.add_column("method")
-    score = rows[0]["metric"].replace("_", " ")
-    for name in (*rows[0]["setting"], score, "seeds", "lost", "samples", "seconds"):
-        table.add_column(name, justify="right", no_wrap=name == score)
-    for row in rows:
-        setting = (f"{value:.3g}" for value in row["setting"].values())
-        spread = f" ± {row['std']:.3f}" if row["seeds"] > 1 and row["mean"] is not None else ""
-        score = "-" if row["mean"] is None else f"{row['mean']:.3f}{spread}"
-        counts = (str(row["seeds"]), str(row["lost"]), f"{row['samples']:,}")
-        table.add_row(row["method"], *setting, score, *counts, f"{row['seconds']:.1f}")
+    for i, name in enumerate(columns):
+        table.add_column(name, justify="right" if i else "left", no_wrap=name in no_wrap)
+    for line in lines:
+        table.add_row(*line)
     console().print(table)
+
+
+def _number(value: float | int | None, form: str = ".3g") -> str:
+    return "-" if value is None else f"{value:{form}}"
+
+
+def _mean_std(mean: float | int | None, std: float | int | None, form: str = ".3f") -> str:
+    return "-" if mean is None else f"{mean:{form}} ± {std:{form}}"
+
+
+def print_rows(rows: Sequence[Record], title: str) -> None:
+    """Print the setting, method, mean, standard deviation, lost seeds and cost of each row."""
+    score = rows[0]["metric"].replace("_", " ")
+    columns = ("method", *rows[0]["setting"], score, "seeds", "lost", "samples", "seconds")
+    spread = lambda row: _mean_std(row["mean"], row["std"])
+    lines = [
+        (row["method"], *map(_number, row["setting"].values()),
+         spread(row) if row["seeds"] > 1 else _number(row["mean"], ".3f"),
+         str(row["seeds"]), str(row["lost"]), f"{row['samples']:,}", f"{row['seconds']:.1f}")
+        for row in rows
+    ]  # fmt: skip
+    print_table(title, columns, lines, no_wrap=[score])
 
 
 def print_beside_paper(
-    rows: Sequence[dict[str, Any]],
-    title: str,
-    ms: Sequence[float | None],
-    paper_ms: Sequence[float | None],
+    rows: Sequence[Record], title: str, ms: Sequence[float | None], paper_ms: Sequence[float | None]
 ) -> None:
-    """Our figures beside the printed ones, milliseconds per iteration included."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    table.add_column("method")
-    for name in (*rows[0]["setting"], "ours", "printed", "lost", "ms/it", "printed ms/it"):
-        table.add_column(name, justify="right")
-    pair = lambda mean, std: "-" if mean is None else f"{mean:.3f} ± {std:.3f}"
-    for row, mine, theirs in zip(rows, ms, paper_ms, strict=True):
-        table.add_row(
-            row["method"],
-            *(f"{value:.3g}" for value in row["setting"].values()),
-            pair(row["mean"], row["std"]),
-            pair(row["paper_mean"], row["paper_std"]),
-            f"{row['lost']} of {row['seeds']}",
-            "-" if mine is None else f"{mine:.4f}",
-            "-" if theirs is None else f"{theirs:.3f}",
-        )
-    console().print(table)
+    """Print our scores and milliseconds per iteration beside the printed ones."""
+    columns = ("method", *rows[0]["setting"], "ours", "printed", "lost", "ms/it", "printed ms/it")
+    lines = [
+        (row["method"], *map(_number, row["setting"].values()),
+         _mean_std(row["mean"], row["std"]), _mean_std(row["paper_mean"], row["paper_std"]),
+         f"{row['lost']} of {row['seeds']}", _number(mine, ".4f"), _number(theirs, ".3f"))
+        for row, mine, theirs in zip(rows, ms, paper_ms, strict=True)
+    ]  # fmt: skip
+    print_table(title, columns, lines)
 
 
-def print_accuracies(rows: Sequence[dict[str, Any]], title: str) -> None:
-    """Accuracies beside the printed ones, with what each row took."""
-    from rich.table import Table
+def print_accuracies(rows: Sequence[Record], title: str) -> None:
+    """Print accuracies beside the printed ones, with the iterations and seconds of each row."""
+    both = ("ours, %", "printed, %")
+    columns = ("method", "eta", "beta", "iterations", *both, "lost", "seconds")
+    lines = [
+        (row["method"],
+         *(_number(row["setting"].get(n) if row["iterations"] else None) for n in ("eta", "beta")),
+         f"{row['iterations']:,}", _mean_std(row["mean"], row["std"], ".2f"),
+         _mean_std(row["paper_mean"], row["paper_std"], ".2f"),
+         f"{row['lost']} of {row['seeds']}", f"{row['seconds']:.1f}")
+        for row in rows
+    ]  # fmt: skip
+    print_table(title, columns, lines, no_wrap=columns)
 
-    table = Table(title=title, title_justify="left")
-    table.add_column("method", no_wrap=True)
-    for name in ("eta", "beta", "iterations", "ours, %", "printed, %", "lost", "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
-    pair = lambda mean, std: "-" if mean is None else f"{mean:.2f} ± {std:.2f}"
-    number = lambda value: "-" if value is None else f"{value:.3g}"
+
+def print_settings(rows: Sequence[Record], title: str) -> None:
+    """Print one metric of a study: a line per method and S2, a column per eta."""
+    lines: dict[tuple[str, str], str] = {}
     for row in rows:
-        trained = row["iterations"] > 0
-        table.add_row(
-            row["method"],
-            *(number(row["setting"].get(name) if trained else None) for name in ("eta", "beta")),
-            f"{row['iterations']:,}",
-            pair(row["mean"], row["std"]),
-            pair(row["paper_mean"], row["paper_std"]),
-            f"{row['lost']} of {row['seeds']}",
-            f"{row['seconds']:.1f}",
-        )
-    console().print(table)
-
-
-def print_settings(rows: Sequence[dict[str, Any]], title: str) -> None:
-    """One metric of a study: a line a method and S2, a column an eta, in the order of the rows."""
-    lines: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        score = "-" if row["mean"] is None else f"{row['mean']:9.1e}"
-        at = lines.setdefault((row["setting"]["s2"], row["method"]), [])
-        at.append(f"{score} (eta {row['setting']['eta']:.3g})")
+        key = row["setting"]["s2"], row["method"]
+        cell = f"{_number(row['mean'], '9.1e')} (eta {row['setting']['eta']:.3g})"
+        lines[key] = lines.get(key, "") + f"{cell:<26}"
     print(f"\n{title}; {rows[0]['seeds']} seeds")
     for (s2, method), cells in lines.items():
-        print(f"  S2 {s2:<12}{method:<21}" + "".join(f"{cell:<26}" for cell in cells))
+        print(f"  S2 {s2:<12}{method:<21}{cells}")
