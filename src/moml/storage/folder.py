@@ -19,7 +19,7 @@ import jax
 from moml.errors import ConfigError
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-PACKAGES = ("moml", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
+PACKAGES = ("moml", "jax", "jaxlib", "numpy", "optax")
 DETERMINISTIC = ("--xla_gpu_deterministic_ops", "--xla_gpu_exclude_nondeterministic_ops")
 
 
