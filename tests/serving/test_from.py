@@ -79,7 +79,7 @@ def test_many_tasks_move_the_common_parameters_towards_them(old, tmp_path):
     np.testing.assert_array_equal(before.summary, after.summary)
     start = lambda run: run.model.metas["head"].params.head
     for part in ("weight", "bias"):
-        own = [getattr(known.own["head"], part) for known in (before, after)]
+        own = [getattr(known.heads["head"], part) for known in (before, after)]
         common = [getattr(start(run), part)[None] for run in (old, new)]
         np.testing.assert_allclose(own[0] - common[0], own[1] - common[1], atol=1e-9)
         assert np.abs(common[0] - common[1]).max() > 1e-3

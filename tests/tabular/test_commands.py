@@ -431,6 +431,6 @@ def _steps_go_on(run, file):
     on = lambda own, known: extended(model, own, np.full(8, known), given.x, given.y, first)
     close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
     jax.tree.map(close, on(nothing, 0), one)
-    size = lambda a, b: np.abs(a.own["steps"].head.weight - b.own["steps"].head.weight).mean()
+    size = lambda a, b: np.abs(a.heads["steps"].head.weight - b.heads["steps"].head.weight).mean()
     assert 0 < size(on(one, 1), one) < size(one, nothing)
     assert size(on(one, 100), one) < 0.2 * size(on(one, 1), one)
