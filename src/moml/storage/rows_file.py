@@ -67,9 +67,9 @@ def layout_of(rows: PyTree) -> Layout:
     """Return the layout of a tree whose leaves have a leading axis of tasks (or of its shapes)."""
     formats = [(np.dtype(x.dtype), x.shape[1:]) for x in jax.tree.leaves(rows)]
     ends = np.cumsum([0, *(np.dtype(field).itemsize for field in formats)]).tolist()
-    words = -(-ends[-1] // WORD) + 1
-    fields = {"names": [f"f{i}" for i in range(len(formats))], "formats": formats}
-    row = np.dtype(fields | {"offsets": ends[:-1], "itemsize": words * WORD})
+    names = [f"f{i}" for i in range(len(formats))]
+    size = (-(-ends[-1] // WORD) + 1) * WORD
+    row = np.dtype({"names": names, "formats": formats, "offsets": ends[:-1], "itemsize": size})
     return Layout(tuple(leaf_specs(rows, leading=1)), row)
 
 

@@ -260,5 +260,6 @@ def _errors(folder: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = error.strerror or str(error)
+        reason = reason[:1].lower() + reason[1:]
         raise CheckpointError(f"cannot {what} the memories in {folder}: {reason}") from error
