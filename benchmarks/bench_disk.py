@@ -57,7 +57,9 @@ def opened(folder: Path, algorithm: Algorithm, tasks: Tasks) -> tuple[Disk, Any]
     for first in range(apart):  # rows apart from each other, as training writes them
         ids = np.arange(first, store.n, apart)
         leaves = [
-            np.full((len(ids), *leaf.shape[1:]), 1e-3 if leaf.dtype == np.float32 else 1, leaf.dtype)
+            np.full(
+                (len(ids), *leaf.shape[1:]), 1e-3 if leaf.dtype == np.float32 else 1, leaf.dtype
+            )
             for leaf in jax.tree.leaves(rows)
         ]
         store.file.write(ids, store.layout.pack(leaves, slice(None)))

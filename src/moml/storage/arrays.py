@@ -33,28 +33,43 @@ Put = Callable[[str, int, Leaf], None]  # array name, first row, rows
 @contextmanager
 def writing(path: Path, like: Mapping[str, Leaf | jax.ShapeDtypeStruct]) -> Iterator[Put]:
     """Write arrays with the shapes and types of `like`, by a function that puts rows into them."""
-    header, starts, end = {}, {}, 0
-    for name, array in like.items():
-        dtype, starts[name] = np.dtype(array.dtype), end
-        end += math.prod(array.shape) * dtype.itemsize
-        offsets = [starts[name], end]
-        header[name] = {"dtype": NAMES[dtype], "shape": [*array.shape], "data_offsets": offsets}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+    head, ends = _head(like)
+    starts = dict(zip(like, ends, strict=False))
     try:
         with atomic_write(path) as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            file.truncate(8 + len(text) + end)
+            file.write(head)
+            file.truncate(len(head) + ends[-1])
 
             def put(name: str, first: int, rows: Leaf) -> None:
                 dtype, (_, *shape) = np.dtype(like[name].dtype), like[name].shape or (1,)
                 skipped = first * math.prod(shape) * dtype.itemsize
-                file.seek(8 + len(text) + starts[name] + skipped)
-                file.write(np.ascontiguousarray(rows, dtype).reshape(-1).view(np.uint8).data)
+                file.seek(len(head) + starts[name] + skipped)
+                file.write(_bytes(rows, dtype))
 
             yield put
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _head(like: Mapping[str, Leaf | jax.ShapeDtypeStruct]) -> tuple[bytes, list[int]]:
+    """The bytes before the arrays; where each array begins after them, and where the last ends."""
+    header, ends = {}, [0]
+    for name, array in like.items():
+        dtype = np.dtype(array.dtype)
+        ends.append(ends[-1] + math.prod(array.shape) * dtype.itemsize)
+        header[name] = {"dtype": NAMES[dtype], "shape": [*array.shape], "data_offsets": ends[-2:]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, ends
+
+
+def _bytes(array: Leaf, dtype: np.dtype) -> memoryview:
+    return np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
+
+
+def arrays_bytes(arrays: Mapping[str, Leaf]) -> bytes:
+    """Return the content of a file with these arrays."""
+    return b"".join([_head(arrays)[0], *(_bytes(x, np.dtype(x.dtype)) for x in arrays.values())])
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Leaf]) -> None:
