@@ -70,5 +70,5 @@ def test_only_plain_files_are_read(tmp_path):
 
 def test_missing_space_is_an_error(tmp_path):
     check_space(tmp_path, 1)
-    with pytest.raises(OSError, match="no space left: .* MB needed, .* MB free"):
+    with pytest.raises(OSError, match=r"no space left: .* MB needed, .* MB free"):
         check_space(tmp_path, 1 << 60)

@@ -33,6 +33,10 @@ def rows_of(store, count, chance):
     return store.layout.pack(leaves, slice(None))
 
 
+def steps(store):
+    return [int(path.name.split("-")[1]) for path in store.logs()]
+
+
 def log_of(store, step):
     [path] = store.folder.glob(f"undo-{step:010d}-*")
     return path
@@ -48,14 +52,14 @@ def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
         at[step] = store.read(EVERYONE)
         write(store, chance)
         write(store, chance)
-    assert store.steps() == [2, 3, 4]
+    assert steps(store) == [2, 3, 4]
     assert "cannot go back so far" in store.flaw(notes[1])
     for step in (4, 3, 2):
         assert store.flaw(notes[step]) is None
         store.close()
         store.back_to(step)
         np.testing.assert_array_equal(store.read(EVERYONE), at[step])
-        assert store.steps() == [*range(2, step + 1)]
+        assert steps(store) == [*range(2, step + 1)]
     assert "cannot go back so far" in store.flaw(notes[3])  # it is no more: the run went on from 2
 
 
@@ -138,8 +142,8 @@ def test_another_store_is_refused_and_both_are_named(store, tmp_path):
         with pytest.raises(CheckpointError, match=rf"holds rows of {was}; here they are .*{said}"):
             RowsOnDisk(store.folder, tmp_path, 20, layout_of(rows)).forget([3])
     assert flaw(30, ROWS) == f"{store.folder} holds 20 tasks; here there are 30"
-    assert "of another run" in store.flaw({"rows": ["0123", 0, "4567"]})
-    assert "cannot go back so far" in store.flaw({"rows": notes["rows"][:2]})
+    assert "of another run" in store.flaw({"rows": ["0123", "undo-0000000000-4567"]})
+    assert "cannot go back so far" in store.flaw({"rows": [notes["rows"][0], "undo"]})
     (store.folder / "rows").write_bytes(b"short")
     assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
     (store.folder / "about.json").unlink()
@@ -216,7 +220,7 @@ def test_stopped_while_it_goes_back_it_can_go_back_again(store, monkeypatch):
             with pytest.raises(CheckpointError, match=r"the memories in .*: no space left on"):
                 store.back_to(1)
         store.close()
-        assert store.steps() == left
+        assert steps(store) == left
     for step in (1, 0):
         assert store.flaw(notes[step]) is None
         store.back_to(step)

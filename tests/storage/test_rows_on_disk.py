@@ -203,7 +203,8 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
     before = store.read(np.arange(40))
     store.close()
     mine = before[7][:-8].tobytes()  # without the checksum, which is another one in a log
-    logs = [rows[ids == 7] for step in store.steps() for ids, rows in _all(store, step)]
+    stride = store.layout.stride
+    logs = [rows[ids == 7] for path in store.logs() for ids, rows in records(path, stride)]
     old = [row[:-8].tobytes() for rows in logs for row in rows]
     assert any(old) and any(mine)
     files = lambda: {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -223,11 +224,6 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
     with Lock(run), pytest.raises(ConfigError, match="is in use"):
         forget(run, ["7"])
     assert runs.load(run).params  # needs no row
-
-
-def _all(store, step):
-    [log] = store.folder.glob(f"undo-{step:010d}-*")
-    return [*records(log, store.layout.stride)]
 
 
 def test_a_run_whose_memories_have_no_place_does_not_begin(tmp_path, monkeypatch):

@@ -47,17 +47,9 @@ class RowsOnDisk:
         self._logged = np.zeros(n, bool)  # of each task, whether the open log has its row
         self._id = ""
 
-    def steps(self) -> list[int]:
-        """Return the checkpoints that have a log."""
-        return [step for step, _ in self._logs()]
-
-    def _logs(self) -> list[tuple[int, str]]:
-        """The logs by step and token, in order."""
-        names = (path.name.split("-", 2) for path in self.folder.glob(f"undo-{'[0-9]' * 10}-*"))
-        return sorted((int(step), token) for _, step, token in names)
-
-    def _log(self, step: int, token: str) -> Path:
-        return self.folder / f"undo-{step:010d}-{token}"
+    def logs(self) -> list[Path]:
+        """Return the logs in the order of their checkpoints."""
+        return sorted(self.folder.glob(f"undo-{'[0-9]' * 10}-*"))
 
     def _acquire(self) -> None:
         if self._lock is None:
@@ -75,7 +67,7 @@ class RowsOnDisk:
             self._check()
             self._id = secrets.token_hex(8)
             self._write_about()
-            self._drop(self._logs())
+            self._drop(self.logs())
             self._file = RowsFile(self.folder / "rows", self.layout.stride, create=self.n)
             sync_folder(self.folder)
 
@@ -120,15 +112,15 @@ class RowsOnDisk:
             about = self._locked_about()
             if problem := self._differs(about):
                 return problem
-            id_, *own = info.get("rows", [""])
+            id_, name = info.get("rows", ["", ""])
             if id_ != about["id"]:
                 return f"the memories in {self.folder} are those of another run"
-            logs = self._logs()
-            if tuple(own) not in logs:
+            logs = self.logs()
+            if self.folder / name not in logs:
                 last = "" if about["run"] == str(self.owner) else f" ({about['run']} had them last)"
                 return f"the memories in {self.folder} cannot go back so far{last}"
-            for each in logs[logs.index((own[0], own[1])) :]:
-                for _ in records(self._log(*each), self.layout.stride):
+            for path in logs[logs.index(self.folder / name) :]:
+                for _ in records(path, self.layout.stride):
                     pass
         except CheckpointError as error:
             return str(error)
@@ -165,41 +157,40 @@ class RowsOnDisk:
                     log.warning(message, self.folder, about["run"], self.owner)
                 self._write_about()
             self._file = RowsFile(self.folder / "rows", self.layout.stride)
-            own, *later = [each for each in self._logs() if each[0] >= step]
-            for each in (*reversed(later), own):
-                for ids, rows in records(self._log(*each), self.layout.stride):
+            own, *later = [path for path in self.logs() if path.name >= f"undo-{step:010d}"]
+            for path in (*reversed(later), own):
+                for ids, rows in records(path, self.layout.stride):
                     order = np.argsort(ids)
                     self._file.write(ids[order], rows[order])
             self._file.sync()  # before the logs are removed
             self._drop(reversed(later))
-        self._begin_log(*own)  # emptied, never missing: the checkpoint needs it by its name
+            self._begin_log(own)  # emptied, never missing: the checkpoint needs it by its name
 
     def saving(self, step: int, kept: Sequence[int] = ()) -> Record:
         """Return the notes for a checkpoint of the rows as they are now.
 
         From now on the rows can go back to this checkpoint, and to those that are `kept`.
         """
-        token = secrets.token_hex(4)
+        path = self.folder / f"undo-{step:010d}-{secrets.token_hex(4)}"
+        oldest = f"undo-{min(*kept, step):010d}" if kept else ""
         with _errors(self.folder, "write"):
             self.file.sync()
-        self._begin_log(step, token)
-        with _errors(self.folder, "write"):
-            self._drop([each for each in self._logs() if kept and each[0] < min(*kept, step)])
-        return {"rows": [self._id, step, token]}
+            self._begin_log(path)
+            self._drop(each for each in self.logs() if each.name < oldest)
+        return {"rows": [self._id, path.name]}
 
-    def _drop(self, logs: Iterable[tuple[int, str]]) -> None:
+    def _drop(self, logs: Iterable[Path]) -> None:
         """Remove logs from one end, each synced before the next: a gap would not be noticed."""
-        for each in logs:
-            self._log(*each).unlink()
+        for path in logs:
+            path.unlink()
             sync_folder(self.folder)
 
-    def _begin_log(self, step: int, token: str) -> None:
-        with _errors(self.folder, "write"):
-            if self._undo is not None:
-                self._undo.close()
-                self._undo = None
-            self._undo = Undo(self._log(step, token))
-            sync_folder(self.folder)
+    def _begin_log(self, path: Path) -> None:
+        if self._undo is not None:
+            self._undo.close()
+            self._undo = None
+        self._undo = Undo(path)
+        sync_folder(self.folder)
         self._logged[:] = False
 
     @property
@@ -232,7 +223,7 @@ class RowsOnDisk:
             with _errors(self.folder, "write"):
                 for partial in self.folder.glob(".undo-*"):  # of a process that was killed
                     partial.unlink()
-                for path in (self._log(*each) for each in self._logs()):
+                for path in self.logs():
                     with atomic_write(path, 0o600) as file:
                         for some, rows in records(path, self.layout.stride):
                             rows[np.isin(some, which)] = 0

@@ -6,12 +6,10 @@ undo. Any other entry with a wrong sum is damaged. After a power loss, on a file
 a file before its data is there, an incomplete entry may look damaged: the log is refused then.
 """
 
-import errno
 import fcntl
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +29,11 @@ class Undo:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         self._handle, self._end, self._tail = os.open(path, flags, 0o600), 0, 0
         self._buffer = _pages(PAGE)
-        with suppress(OSError):
+        try:
             fcntl.fcntl(self._handle, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
+            os.pwrite(self._handle, self._buffer.data, 0)
+        except OSError:  # not on this disk
+            fcntl.fcntl(self._handle, fcntl.F_SETFL, 0)
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
         """Bring entries with these sealed rows to the disk."""
@@ -43,13 +44,7 @@ class Undo:
             self._buffer[: self._tail] = old[: self._tail]
         _fill(self._buffer[self._tail : end].reshape(len(ids), -1), ids, rows)
         self._buffer[end:size] = 0
-        try:
-            write_all(self._handle, self._buffer[:size].data, self._end)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            fcntl.fcntl(self._handle, fcntl.F_SETFL, 0)  # not on this disk
-            write_all(self._handle, self._buffer[:size].data, self._end)
+        write_all(self._handle, self._buffer[:size].data, self._end)
         sync(self._handle)
         full = end // PAGE * PAGE
         self._end, self._tail = self._end + full, end - full
