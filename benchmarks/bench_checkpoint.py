@@ -1,16 +1,23 @@
-"""What checkpoints cost a run with 10^5 tasks of the sine net, whose memories are 0.7 GB.
+"""The cost of checkpoints in a run with 10^5 tasks of the sine net, whose memories are 0.7 GB.
 
-A checkpoint is copied first, which blocks training, then written beside it, which slows it. So a
-pair is a checkpoint with as many stretches of training as fit until it is written, and the same
-stretches without. A run saves every 300 s by default; what that comes to is worked out from the
-pairs, not run. Others at work on the machine blur the clock; processor time they blur less, and
-where no core is idle a checkpoint slows training by as much of it. TMPDIR says which disk is
-measured: 3 GB there, and 3 GB of memory. On a CPU training has all cores, as in `moml train`;
-NPROC=1 in the environment leaves the others to the write.
+A checkpoint is copied first, which blocks training, then written in the background, which slows it.
+So a pair is a checkpoint with as many stretches of training as fit until it is written, and the
+same stretches without. A run saves every 300 s by default; what that adds up to is computed from
+the pairs. Other programs disturb the clock; they disturb processor time less, and where no core is
+idle a checkpoint slows training by as much of it. TMPDIR selects the disk: 5 GB there, and 3 GB of
+memory. On a CPU training has all cores, as in `moml train`; NPROC=1 in the environment leaves the
+others to the write.
+
+The same state is then saved and loaded by orbax (`pip install 'moml[bench]'`), in turns with ours,
+training stopped: both write it uncompressed, seal it with SHA-256, sync it and rename it, and both
+verify the seal before they read. `--formats` runs that part alone.
 """
 
+import logging
 import os
+import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,6 +27,7 @@ from typing import Any, NamedTuple
 os.environ.setdefault("NPROC", str(os.cpu_count()))  # before JAX starts
 
 import jax
+import numpy as np
 
 from common import machine
 from moml.config.config import Config
@@ -27,6 +35,7 @@ from moml.config.problems import Sine
 from moml.runs.job import Job, single
 from moml.runs.session import strong
 from moml.storage.checkpoint import Checkpoints
+from moml.storage.manifest import flaw, seal, sync_folder
 
 PAIRS, TIMES, BUDGET = 6, 3, 45  # no further pair once so many seconds have gone by
 # A small step and memories filled before training: all of them are numbers, and stay finite.
@@ -34,7 +43,7 @@ CONFIG = Config(Sine(n=100_000), method="moml-v1", eta=1e-4, eager=True)
 
 
 class Pair(NamedTuple):
-    """Seconds of one checkpoint, and of the same stretches without."""
+    """Seconds of one checkpoint, and of the same stretches without it."""
 
     copy: float
     beside: float
@@ -103,6 +112,72 @@ def load(run: Training, kept: Checkpoints) -> None:
     jax.block_until_ready(strong(found.state))
 
 
+class Orbax:
+    """The peer: the arrays by orbax, sealed and renamed as ours are."""
+
+    def __init__(self, folder: Path):
+        import orbax.checkpoint as ocp
+
+        logging.getLogger("absl").setLevel(logging.CRITICAL)
+        self.ocp, self.folder = ocp, folder / "state"
+        handler = ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True, use_compression=False)
+        self.checkpointer = ocp.Checkpointer(handler)
+
+    def save(self, carry: Any) -> None:
+        leaves = {str(i): np.array(leaf) for i, leaf in enumerate(jax.tree.leaves(carry))}
+        partial = self.folder.with_name(".writing")
+        self.checkpointer.save(partial, args=self.ocp.args.PyTreeSave(leaves))
+        seal(partial)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.rename(partial, self.folder)
+        sync_folder(self.folder.parent)
+
+    def load(self, carry: Any) -> None:
+        if problem := flaw(self.folder):
+            raise ValueError(problem)
+        leaves, tree = jax.tree.flatten(carry)
+        each = {str(i): self.ocp.RestoreArgs(restore_type=np.ndarray) for i in range(len(leaves))}
+        how = self.ocp.args.PyTreeRestore(restore_args=each)
+        found = self.checkpointer.restore(self.folder, args=how)
+        state = jax.tree.unflatten(tree, [found[str(i)] for i in range(len(leaves))])
+        jax.block_until_ready(strong(state))
+
+
+def formats(run: Training) -> None:
+    """Saves and loads of both formats, in turns."""
+    with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
+        kept, peer = Checkpoints(ours, 1), Orbax(Path(theirs))
+        cold = lambda call: lambda: (forget(Path(ours)), forget(Path(theirs)), seconds(call))[-1]
+        sides: dict[str, dict[str, Callable[[], float]]] = {
+            "save": {
+                "ours": lambda: seconds(lambda: save(run, kept)),
+                "orbax": lambda: seconds(lambda: peer.save(run.carry)),
+            },
+            "load, just written": {
+                "ours": lambda: seconds(lambda: load(run, kept)),
+                "orbax": lambda: seconds(lambda: peer.load(run.carry)),
+            },
+            "load, from disk": {
+                "ours": cold(lambda: load(run, kept)),
+                "orbax": cold(lambda: peer.load(run.carry)),
+            },
+        }
+        for what, each in sides.items():
+            took: dict[str, list[float]] = {name: [] for name in each}
+            for turn in range(2 * TIMES + 1):
+                for name, call in each.items():
+                    value = call()
+                    if turn:  # the first imports and warms up
+                        took[name].append(value)
+            for name, values in took.items():
+                line(f"{what}, {name}", values)
+            middle = statistics.median(took["ours"]) / statistics.median(took["orbax"])
+            best = min(took["ours"]) / min(took["orbax"])
+            name = what.replace(", ", "_").replace(" ", "_")
+            print(f"ratio {name}_ours_over_orbax {middle:.3f} (of the best {best:.3f})", flush=True)
+        kept.close()
+
+
 def forget(folder: Path) -> None:
     """Ask the system to drop the files of a folder from its page cache."""
     for path in folder.rglob("*"):
@@ -129,6 +204,9 @@ def main() -> None:
     for _ in range(3):  # compile, and touch what is touched only once
         run.stretch()
     print(f"{'seconds':<40}  {'median':>7}  {'least':>7}  {'most':>7}  {'times':>5}")
+    formats(run)
+    if "--formats" in sys.argv[1:]:
+        return
     with tempfile.TemporaryDirectory() as folder, Checkpoints(folder, CONFIG.keep) as kept:
         line("save, the first of a process", [seconds(lambda: save(run, kept))])
         pairs, begin = [pair(run, kept)], time.perf_counter()

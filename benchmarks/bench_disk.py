@@ -57,10 +57,11 @@ def opened(folder: Path, algorithm: Algorithm, tasks: Tasks) -> tuple[Disk, Any]
     for first in range(apart):  # rows apart from each other, as training writes them
         ids = np.arange(first, store.n, apart)
         leaves = [
-            np.full((len(ids), *shape), 1e-3, kind) if kind == np.float32 else
-            np.ones((len(ids), *shape), kind)
-            for shape, kind in zip(store.layout.shapes, store.layout.types, strict=True)
-        ]  # fmt: skip
+            np.full(
+                (len(ids), *leaf.shape[1:]), 1e-3 if leaf.dtype == np.float32 else 1, leaf.dtype
+            )
+            for leaf in jax.tree.leaves(rows)
+        ]
         store.file.write(ids, store.layout.pack(leaves, slice(None)))
     disk.saving(0, [0])
     return disk, carry

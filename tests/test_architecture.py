@@ -14,7 +14,7 @@ ROOMS = [
     *("config", "runs", "tabular", "serving", "flower", "report", "paper", "cli"),
 ]
 RANK = {room: i for i, room in enumerate(ROOMS)}
-RANK |= {"errors": RANK["types"], "estimator": RANK["tabular"]}
+RANK |= {"errors": RANK["types"], "atomic": RANK["types"], "estimator": RANK["tabular"]}
 ALONE = "moml.serving.moml_serve"  # copied into exports, where there is no moml
 SOURCE = Path(moml.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -273,7 +273,7 @@ def test_a_damaged_checkpoint_is_passed_over(run, whole, capsys):
     code, _, error = call(capsys, "resume", run)
     assert code == 0
     for told in (error, (run / "log.txt").read_text()):
-        assert "0000000400 is passed over: info.json" in told
+        assert "0000000400 is skipped: info.json" in told
         assert f"going back to the checkpoint of step {int(sorted(steps)[-2])}" in told
     assert last_state(run) == last_state(whole)
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()

@@ -10,8 +10,9 @@ import pytest
 from moml.errors import CheckpointError, ConfigError, LostProcess, OtherFailed
 from moml.runtime.join import address_of, join, join_cluster, meet
 from moml.runtime.process_group import ALONE
+from moml.storage.arrays import write_arrays
 from moml.storage.checkpoint import Checkpoints
-from moml.storage.shares import Pieces, Share, load_shares, save_shares
+from moml.storage.shares import Pieces, Share
 from tests.support.process_groups import each, teams
 
 N = 7
@@ -112,31 +113,30 @@ def test_one_process_writes_over_what_several_wrote(tmp_path):
     with Checkpoints(tmp_path) as kept:
         assert kept.rewrite(STATE, lambda state: state | {"u": state["u"] + 1}) == []
         np.testing.assert_array_equal(kept.load(STATE).state["u"], ROWS + 1)
-    assert not (tmp_path / "0000000001" / "rows").exists()
+    assert not [*(tmp_path / "0000000001").glob("part-*")]
 
 
 def test_a_changed_or_missing_share_is_found(tmp_path):
     save(tmp_path, [(0, 4), (4, 7)], step=1)
     save(tmp_path, [(0, 4), (4, 7)], step=2)
-    last = tmp_path / "0000000002" / "rows" / "0000000004-0000000007"
-    [file] = last.iterdir()
+    file = tmp_path / "0000000002" / "part-0001.safetensors"
     whole = file.read_bytes()
     file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert Checkpoints(tmp_path).load(STATE).step == 1
-    save_shares(tmp_path / "gap", {0: Share(2, ROWS[2:4], N)})
+    save(tmp_path / "gap", [(2, 4), (4, 7)])
     with pytest.raises(CheckpointError, match="rows 0 to 2 are missing"):
-        load_shares(tmp_path / "gap")
+        Checkpoints(tmp_path / "gap").load(STATE)
 
 
 def test_a_checkpoint_without_the_last_rows_is_refused(tmp_path):
     save(tmp_path, [(0, 4)])
-    with pytest.raises(CheckpointError, match=r"0000000001: it has 4 of 7 rows$"):
+    with pytest.raises(CheckpointError, match=r"\['u'\] float64\[4, 2\] where .*\[7, 2\] is"):
         Checkpoints(tmp_path).load(STATE)
 
 
 def test_rows_go_into_the_folder_of_the_first_process_or_nowhere(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        save_shares(tmp_path / "elsewhere" / "rows", {0: Share(0, ROWS, N)})
+    with pytest.raises(ConfigError, match="No such file"):
+        write_arrays(tmp_path / "elsewhere" / "part-0001.safetensors", {"u@0": ROWS})
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -54,7 +54,7 @@ ARRAYS = FILES | {name: with_header(header) for name, header in HEADERS.items()}
 @pytest.mark.parametrize("name", ARRAYS)
 def test_arrays_that_cannot_be_are_refused(tmp_path, name):
     (tmp_path / "file").write_bytes(ARRAYS[name])
-    with pytest.raises(MomlError, match="is no safetensors file") as refused:
+    with pytest.raises(MomlError, match="is not a safetensors file") as refused:
         read_arrays(tmp_path / "file")
     assert "\n" not in str(refused.value)
     with pytest.raises((ValueError, TypeError, LookupError, AttributeError, RecursionError)):
@@ -133,15 +133,15 @@ RUNS = {
     "a number for a name": (told("table.json", task=7), "other types"),
     "a shape of words": (told("table.json", personal="x"), "not as moml writes it"),
     "no model": (told("table.json", cold="../../secret"), "other types"),
-    "a pickle": (written("model.safetensors", FILES["a pickle"]), "is no safetensors file"),
-    "huge": (written("personal.safetensors", FILES["a header of 2^60 bytes"]), "no safetensors"),
+    "a pickle": (written("model.safetensors", FILES["a pickle"]), "is not a safetensors file"),
+    "huge": (written("personal.safetensors", FILES["a header of 2^60 bytes"]), "not a safetensors"),
     "other arrays": (written("model.safetensors", with_header({"a": PLAIN})), "is missing"),
     "other tasks": (written("tasks.json", b'{"ids": ["a"], "rows": [1]}'), "has other tasks"),
     "a scale of words": (first_input(scale={"mean": "x", "std": 1}), "of other types"),
     "a kind unheard of": (first_input(kind="pickle"), "of other types"),
     "more fields": (first_input(code="import os"), "not as moml writes it"),
-    "a link": (linked("tasks.json", "/etc/hostname"), "is no plain file"),
-    "a device": (linked("tasks.json", "/dev/zero"), "is no plain file"),
+    "a link": (linked("tasks.json", "/etc/hostname"), "is not a plain file"),
+    "a device": (linked("tasks.json", "/dev/zero"), "is not a plain file"),
 }
 
 
@@ -209,7 +209,7 @@ def test_a_damaged_export_is_refused_by_name(whole, tmp_path, name):
         moml_serve.load(folder)
 
 
-@pytest.mark.parametrize("content", [b"[]", b'{"format": "1"}', b'{"format": 1, "step": 1}', b"x"])
+@pytest.mark.parametrize("content", [b"[]", b'{"format": "1"}', b'{"format": 3, "step": 1}', b"x"])
 def test_a_crafted_checkpoint_is_refused_in_a_line(tmp_path, content):
     with Checkpoints(tmp_path) as kept:
         kept.save(1, {"w": np.zeros(3)}, {})

@@ -74,7 +74,7 @@ def test_versions_are_plain(monkeypatch):
     told = json.loads(json.dumps(folder.versions()))
     assert told["x64"] is True and told["deterministic"] is True and told["device"] == "cpu"
     assert told["xla_flags"] == "--some_flag=1"
-    assert {"moml", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "python"} <= set(told)
+    assert {"moml", "jax", "jaxlib", "numpy", "optax", "python"} <= set(told)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_arrays_and_what_is_not_finite(path):
 @pytest.mark.parametrize("change", [{"seconds": 1.0}, {"loss": ...}])
 def test_one_schema(path, change):
     wrong = {name: value for name, value in (row() | change).items() if value is not ...}
-    with Metrics(path) as file, pytest.raises(DataError, match=r"has step, .* score; given step,"):
+    with Metrics(path) as file, pytest.raises(DataError, match=r"have step, .* score; got step,"):
         file.write(wrong)
     assert path.read_bytes() == b""
 

@@ -8,9 +8,9 @@ import pytest
 
 from moml.errors import CheckpointError, ConfigError
 from moml.storage import rows_on_disk
-from moml.storage.rows_file import layout_of
+from moml.storage.rows_file import WORD, layout_of
 from moml.storage.rows_on_disk import RowsOnDisk
-from moml.storage.undo import HEAD, records
+from moml.storage.undo import records
 
 ROWS = {"u": np.zeros((20, 3), np.float32), "visits": np.zeros(20, np.int32)}
 EVERYONE = np.arange(20)
@@ -33,6 +33,10 @@ def rows_of(store, count, chance):
     return store.layout.pack(leaves, slice(None))
 
 
+def steps(store):
+    return [int(path.name.split("-")[1]) for path in store.logs()]
+
+
 def log_of(store, step):
     [path] = store.folder.glob(f"undo-{step:010d}-*")
     return path
@@ -48,14 +52,14 @@ def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
         at[step] = store.read(EVERYONE)
         write(store, chance)
         write(store, chance)
-    assert store.steps() == [2, 3, 4]
+    assert steps(store) == [2, 3, 4]
     assert "cannot go back so far" in store.flaw(notes[1])
     for step in (4, 3, 2):
         assert store.flaw(notes[step]) is None
         store.close()
         store.back_to(step)
         np.testing.assert_array_equal(store.read(EVERYONE), at[step])
-        assert store.steps() == [*range(2, step + 1)]
+        assert steps(store) == [*range(2, step + 1)]
     assert "cannot go back so far" in store.flaw(notes[3])  # it is no more: the run went on from 2
 
 
@@ -66,30 +70,32 @@ def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
     notes = store.saving(7)
     before = store.read(EVERYONE)
     write(store, chance)
-    log = log_of(store, 7)
-    first = log.stat().st_size
+    log, size = log_of(store, 7), WORD + store.layout.stride
+    first, count = 6 * size, lambda: sum(len(ids) for ids, _ in records(log, store.layout.stride))
+    assert count() == 6
     after = store.read(EVERYONE)
     write(store, chance)
-    [_, (ids, rows)] = records(log, store.layout.stride)
+    [(ids, rows)] = records(log, store.layout.stride)
+    ids, rows = ids[6:], rows[6:]
     store.file.write(np.sort(ids), rows[np.argsort(ids)])  # as if the second had only been logged
     np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
     store.close()
     data = log.read_bytes()
-    tail = len(data) - first
-    end = first + HEAD.size + (4 + store.layout.stride) * len(ids)
-    cuts = (first + 1, first + HEAD.size, end - 1, end, len(data) - 1, first)
-    for torn in (data[:first] + bytes(tail), *(data[:cut] for cut in cuts)):
+    tail, end = len(data) - first, first + size * len(ids)
+    cuts = {first + 1: 6, first + WORD: 6, end - 1: 5 + len(ids), end: 6 + len(ids), first: 6}
+    logs = {data[:first] + bytes(tail): 6, data[:-1]: 6 + len(ids)}
+    for torn, left in (logs | {data[:cut]: left for cut, left in cuts.items()}).items():
         log.write_bytes(torn)
         assert store.flaw(notes) is None
-        assert len([*records(log, store.layout.stride)]) == 1
+        assert count() == left
     store.back_to(7)
     np.testing.assert_array_equal(store.read(EVERYONE), before)
     flipped = lambda byte: data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :]
-    for begin in (0, first):  # the last one too: it is all there, so its rows were overwritten
-        for byte in (3, 9, HEAD.size - 1, HEAD.size + 2, HEAD.size + 4 * len(ids) + 2):
+    for begin in (0, first):  # the last one too: it is complete, so its row was overwritten
+        for byte in (0, 3, WORD, WORD + 9, size - WORD, size - 1):
             log.write_bytes(flipped(begin + byte))
             assert store.flaw(notes) == f"{log} is damaged at byte {begin}"
-    log.write_bytes(data[: first + HEAD.size] + bytes(tail - HEAD.size))
+    log.write_bytes(data[: first + WORD] + bytes(tail - WORD))
     assert store.flaw(notes) == f"{log} is damaged at byte {first}"
 
 
@@ -136,8 +142,8 @@ def test_another_store_is_refused_and_both_are_named(store, tmp_path):
         with pytest.raises(CheckpointError, match=rf"holds rows of {was}; here they are .*{said}"):
             RowsOnDisk(store.folder, tmp_path, 20, layout_of(rows)).forget([3])
     assert flaw(30, ROWS) == f"{store.folder} holds 20 tasks; here there are 30"
-    assert "of another run" in store.flaw({"rows": ["0123", 0, "4567"]})
-    assert "cannot go back so far" in store.flaw({"rows": notes["rows"][:2]})
+    assert "of another run" in store.flaw({"rows": ["0123", "undo-0000000000-4567"]})
+    assert "cannot go back so far" in store.flaw({"rows": [notes["rows"][0], "undo"]})
     (store.folder / "rows").write_bytes(b"short")
     assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
     (store.folder / "about.json").unlink()
@@ -214,7 +220,7 @@ def test_stopped_while_it_goes_back_it_can_go_back_again(store, monkeypatch):
             with pytest.raises(CheckpointError, match=r"the memories in .*: no space left on"):
                 store.back_to(1)
         store.close()
-        assert store.steps() == left
+        assert steps(store) == left
     for step in (1, 0):
         assert store.flaw(notes[step]) is None
         store.back_to(step)

@@ -45,7 +45,7 @@ def test_files_that_are_cut_are_refused(tmp_path, cut):
     write_arrays(tmp_path / "file", ARRAYS)
     data = (tmp_path / "file").read_bytes()
     (tmp_path / "file").write_bytes(data[:cut])
-    with pytest.raises(CheckpointError, match="file is no safetensors file"):
+    with pytest.raises(CheckpointError, match="file is not a safetensors file"):
         read_arrays(tmp_path / "file")
 
 

@@ -29,8 +29,7 @@ from moml.errors import ConfigError, Interrupted
 from moml.runs.job import Job
 from moml.runtime.account import Cost
 from moml.runtime.process_group import ALONE, Team, nothing
-from moml.storage.checkpoint import Checkpoints
-from moml.storage.checkpoint_read import Saved
+from moml.storage.checkpoint import Checkpoints, Saved
 from moml.storage.folder import DETERMINISTIC, open_log, versions
 from moml.storage.metrics import COST, START, Mark, Metrics, flaw, read, tensorboard
 from moml.training.progress import bar

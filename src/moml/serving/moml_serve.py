@@ -813,12 +813,15 @@ def write_csv(data: str | os.PathLike[str], new: Arrays, out: str | os.PathLike[
             raise ServeError(f"{data} has a column {name} already; rename it first")
     plain = lambda value: _word(value) if isinstance(value, bool) else str(value)
     more = zip(*(map(plain, values.tolist()) for values in new.values()), strict=True)
-    partial, packed = f"{out}.partial", str(out).endswith(".gz")
-    with (gzip.open if packed else open)(partial, "wt", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=separator, lineterminator="\n")
-        writer.writerow([*header, *new])
-        writer.writerows([*row, *cells] for row, cells in zip(rows, more, strict=True))
-    os.replace(partial, out)
+    partial, packed = f"{out}.{os.urandom(8).hex()}.partial", str(out).endswith(".gz")
+    try:
+        with (gzip.open if packed else open)(partial, "xt", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+            writer.writerow([*header, *new])
+            writer.writerows([*row, *cells] for row, cells in zip(rows, more, strict=True))
+        os.replace(partial, out)
+    finally:
+        Path(partial).unlink(missing_ok=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

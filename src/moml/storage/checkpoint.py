@@ -1,116 +1,115 @@
-"""Checkpoints: a state on disk that is whole, proven so before it is read, or passed over by name.
+"""Checkpoints: states on disk that are verified before they are read.
 
-    checkpoints/0000012000/  state/         what orbax writes: the leaves, by their number
-                             rows/          of several processes: see `moml.storage.shares`
-                             info.json      format, step, score, names of the leaves, caller's notes
-                             manifest.json  see `moml.storage.manifest`
+    checkpoints/0000012000/  state.safetensors      the leaves, by their paths
+                             part-0003.safetensors  of several processes: the rows of the fourth
+                             info.json              format, step, score, leaves, the caller's notes
+                             manifest.json          see `moml.storage.manifest`
 
-One is written in a hidden folder beside, then renamed; only then do old ones go, by a rename first.
+A checkpoint is written in a hidden folder beside the others, sealed and renamed; only then are old
+ones removed, by a rename first.
 """
 
+import itertools
 import json
 import logging
 import math
 import os
 import shutil
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from moml.errors import CheckpointError, LostProcess, check_count
 from moml.runtime.process_group import ALONE, Team, nothing
-from moml.storage import manifest
-from moml.storage.checkpoint_read import (
-    FORMAT,
-    PLAIN,
-    Saved,
-    Usable,
-    names_of,
-    read_checkpoint,
-    reason_of,
-)
-from moml.storage.leaves import save_leaves
-from moml.storage.shares import Share, save_shares
+from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
+from moml.storage.files import check_space
+from moml.storage.manifest import flaw, seal, sync_folder
+from moml.storage.shares import Pieces, Share
+from moml.types import Record, State
 
+FORMAT = 3
 PARTIAL, SWAPPED, OLD = ".writing-", ".swapped-", ".old-"
+Usable = Callable[[Record], str | None]  # info -> why a checkpoint cannot be used, or None
 log = logging.getLogger("moml")
 
 
-class Checkpoints:
-    """The checkpoints of one run: the newest `keep`, and the one with the least score.
+class Saved(NamedTuple):
+    """A checkpoint that was read; the leaves of its state are numpy arrays."""
 
-    Whoever saves holds the run's lock; to load needs none. Use it in a `with`, or `close` it. The
-    processes of a team all save and load at the same moments, in a folder that all of them see.
+    step: int
+    state: State
+    info: Record
+    score: float | None
+
+
+class Checkpoints:
+    """The checkpoints of one run: the newest `keep`, and the one with the lowest score.
+
+    Whoever saves must hold the lock of the run; loading needs none. Use it in a `with`, or call
+    `close`. All processes of a group save and load at the same time, in a folder that they share.
     """
 
     def __init__(self, folder: Path | str, keep: int = 3, team: Team = ALONE):
-        self.folder = Path(folder)
-        self.keep = check_count("keep", keep)
-        self.team = team
-        self._bad: set[int] = set()  # passed over by `load`: worth nothing once a new one is there
+        self.folder, self.keep, self.team = Path(folder), check_count("keep", keep), team
+        self._bad: set[int] = set()  # skipped by `load`: removed once there is a new one
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._job: Future[None] | None = None
 
     def __enter__(self) -> "Checkpoints":
         return self
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.close()
         except CheckpointError as error:
             if kind is None:
                 raise
-            log.error("%s", error)  # besides the error that is under way
+            log.error("%s", error)  # do not hide the error that is being raised
 
     @property
     def busy(self) -> bool:
-        """Whether a write is under way."""
+        """Whether a checkpoint is being written."""
         return self._job is not None and not self._job.done()
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, good or bad, in order."""
-        names = (path.name for path in self.folder.glob("[0-9]*"))
-        return sorted(int(name) for name in names if name.isdecimal() and len(name) == 10)
+        """Return the steps that have a checkpoint, good or bad, in order."""
+        return sorted(int(path.name) for path in self.folder.glob("[0-9]" * 10))
 
     def good(self) -> list[int]:
-        """The same without those that `load` passed over."""
+        """Return the same without those that `load` skipped."""
         return [step for step in self.steps() if step not in self._bad]
 
     def path(self, step: int) -> Path:
-        """The folder of a step's checkpoint."""
+        """Return the folder of the checkpoint of a step."""
         return self.folder / f"{step:010d}"
 
-    def save(self, step: int, state: Any, info: dict[str, Any], score: float | None = None) -> None:
-        """Copy the state now, write it beside what comes next; an earlier write is waited for.
+    def save(self, step: int, state: State, info: Record, score: float | None = None) -> None:
+        """Copy the state, then write it in the background; raises the error of an earlier write.
 
-        `state` has array leaves (typed keys as their data), of a team also `Share`s; `info` is what
-        JSON can say, that of the first process. A step that is saved again is replaced. Raises what
-        an earlier write raised.
+        Leaves are arrays (of typed keys their data) or, in a group of processes, `Share`s; `info`
+        is what JSON can represent. A step that was saved before is replaced.
         """
         self.wait()
         for leaf in jax.tree.leaves(state):
             if isinstance(leaf, jax.Array):
                 leaf.copy_to_host_async()
-        own = lambda leaf: leaf if isinstance(leaf, Share) else np.array(leaf, copy=True)
-        copied = jax.tree.map(own, state)
+        copied = jax.tree.map(lambda x: x if isinstance(x, Share) else np.array(x), state)
         score = float(score) if score is not None and math.isfinite(score) else None
-        several = any(isinstance(leaf, Share) for leaf in jax.tree.leaves(copied))
-        about = {"format": FORMAT if several else PLAIN, "step": step, "score": score}
-        text = json.dumps(about | {"info": info, "leaves": names_of(copied)}, indent=1) + "\n"
-        self._job = self._pool.submit(self._write, step, jax.tree.leaves(copied), text)
+        about = {"format": FORMAT, "step": step, "score": score, "info": info}
+        text = json.dumps(about | {"leaves": leaf_specs(copied)}, indent=1) + "\n"
+        self._job = self._pool.submit(self._write, step, copied, text)
 
     def wait(self) -> None:
-        """Return when all is on disk; raises CheckpointError where writing failed."""
-        job = self._job
+        """Return when all is on disk; raises CheckpointError if writing failed."""
         try:
-            if job is not None:
-                job.result()
+            if self._job is not None:
+                self._job.result()
         finally:
             if not self.busy:  # a second Ctrl-C may end the waiting, not the write
                 self._job = None
@@ -124,50 +123,44 @@ class Checkpoints:
 
     def load(
         self,
-        like: Any,
+        like: PyTree,
         usable: Usable = lambda info: None,
         *,
         best: bool = False,
         mapped: bool = False,
     ) -> Saved | None:
-        """The newest good checkpoint whose leaves are those of `like` (arrays or their shapes).
+        """Load the newest good checkpoint with the leaves of `like`, or the `best` good one.
 
-        With `best`, the good one with the least score. With `mapped`, rows of several processes are
-        `Pieces`, which read what is asked for.
-
-        A bad one, or one for which `usable(info)` gives a reason, is passed over with a warning.
-        None where there never was one; CheckpointError where there are some and none is good. Of a
-        team the first process chooses.
+        A bad one, or one for which `usable(info)` returns a reason, is skipped with a warning; None
+        if there is none at all, CheckpointError if none is good. With `mapped`, rows are read when
+        they are accessed. In a group of processes the first one chooses.
         """
         self.wait()
-        if not self.team.leads:
-            told = self.team.agree("load", "")
-            if told == "none":
-                return None
-            if not told.isdecimal():
-                raise CheckpointError(f"process 0: {told}")
-            found = read_checkpoint(
-                self.path(int(told)), int(told), like, lambda info: None, proven=True
-            )
-            return found if mapped else found.whole()
+        found, answer = None, ""
         try:
-            newest = self._newest(like, usable, best)
+            if self.team.leads:
+                found = self._newest(like, usable, best, mapped)
+                answer = "none" if found is None else str(found.step)
         except CheckpointError as error:
             self.team.agree("load", str(error))
             raise
-        self.team.agree("load", "none" if newest is None else str(newest.step))
-        return newest if mapped or newest is None else newest.whole()
+        answer = self.team.agree("load", answer)
+        if answer == "none" or self.team.leads:
+            return found
+        if not answer.isdecimal():
+            raise CheckpointError(f"process 0: {answer}")
+        return _read(self.path(int(answer)), int(answer), like, mapped=mapped)
 
-    def _newest(self, like: Any, usable: Usable, best: bool) -> Saved | None:
+    def _newest(self, like: PyTree, usable: Usable, best: bool, mapped: bool) -> Saved | None:
         reasons: dict[int, str] = {}
         scores = {step: self._score(step) if best else None for step in self.steps()}
         order = lambda step: (math.inf if (score := scores[step]) is None else score, -step)
         for step in sorted(scores, key=order):
             try:
-                saved = read_checkpoint(self.path(step), step, like, usable)
+                saved = self._verified(step, like, usable, mapped)
             except CheckpointError as error:
                 reasons[step] = str(error)
-                log.warning("checkpoint %s is passed over: %s", self.path(step), error)
+                log.warning("checkpoint %s is skipped: %s", self.path(step), error)
             else:
                 self._bad |= set(reasons)
                 if reasons:
@@ -178,28 +171,33 @@ class Checkpoints:
         each = "; ".join(f"{self.path(step).name}: {reason}" for step, reason in reasons.items())
         raise CheckpointError(f"no checkpoint in {self.folder} can be used: {each}")
 
-    def rewrite(self, like: Any, change: Callable[[Any], Any]) -> list[int]:
-        """Every checkpoint with `change(state)` for its state; gives those that were bad: they go.
+    def _verified(self, step: int, like: PyTree, usable: Usable, mapped: bool = False) -> Saved:
+        if problem := flaw(self.path(step)):
+            raise CheckpointError(problem)
+        return _read(self.path(step), step, like, usable, mapped=mapped)
 
-        Whoever does it holds the run's lock. Killed at any moment, it can be done again.
+    def rewrite(self, like: PyTree, change: Callable[[State], State]) -> list[int]:
+        """Replace the state of every checkpoint by `change(state)`; remove and return the bad ones.
+
+        For the holder of the lock of the run. Killed at any moment, it can be repeated.
         """
         self.clear()
-        self.load(like)  # raises where none is good
+        self.load(like)  # raises if none is good
         bad = []
         for step in self.steps():
             try:
-                saved = read_checkpoint(self.path(step), step, like, lambda info: None)
+                saved = self._verified(step, like, lambda info: None)
             except CheckpointError:
-                os.rename(self.path(step), self.folder / f"{OLD}{step:010d}")
+                self._put_aside(step)
                 bad.append(step)
-                continue
-            text = (self.path(step) / "info.json").read_text()
-            self._write(step, jax.tree.leaves(change(saved.whole().state)), text)
+            else:
+                text = (self.path(step) / "info.json").read_text()
+                self._write(step, change(saved.state), text)
         self.clear()
         return bad
 
     def clear(self) -> None:
-        """Clear up after a process that was killed; for the holder of the run's lock alone."""
+        """Remove what a killed process left; for the holder of the lock of the run alone."""
         for swapped in self.folder.glob(SWAPPED + "*"):
             if not (final := self.folder / swapped.name.removeprefix(SWAPPED)).exists():
                 os.rename(swapped, final)  # killed while it was being replaced
@@ -207,51 +205,57 @@ class Checkpoints:
             for path in self.folder.glob(prefix + "*"):
                 shutil.rmtree(path)
 
-    def _write(self, step: int, leaves: list[Any], text: str) -> None:
+    def _write(self, step: int, state: State, text: str) -> None:
         partial, final = self.folder / f"{PARTIAL}{step:010d}", self.path(step)
-        shares = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, Share)}
-        whole = {i: leaf for i, leaf in enumerate(leaves) if i not in shares}
+        leaves = dict(zip(leaf_paths(state), jax.tree.leaves(state), strict=True))
+        rows = {f"{k}@{x.first}": x.rows for k, x in leaves.items() if isinstance(x, Share)}
+        whole = {k: x for k, x in leaves.items() if not isinstance(x, Share)}
 
         def begin() -> None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.clear()
-            rows = self.team.processes * sum(leaf.nbytes for leaf in shares.values())
-            _check_room(self.folder, rows + sum(leaf.nbytes for leaf in whole.values()))
+            shared = self.team.processes * sum(x.nbytes for x in rows.values())
+            check_space(self.folder, shared + sum(x.nbytes for x in whole.values()))
             partial.mkdir()
 
+        def write_rows() -> None:
+            if rows:
+                write_arrays(partial / f"part-{self.team.process:04d}.safetensors", rows)
+
         def finish() -> None:
-            save_leaves(partial / "state", whole)
+            write_arrays(partial / "state.safetensors", whole)
             (partial / "info.json").write_text(text)
-            manifest.seal(partial)
+            seal(partial)
             if final.exists():
                 os.rename(final, self.folder / (SWAPPED + final.name))
             os.rename(partial, final)
-            manifest.sync_folder(self.folder)
+            sync_folder(self.folder)
             self._bad.discard(step)
             self._retire(step)
 
         try:
             self.team.together("save", begin if self.team.leads else nothing)
-            self.team.together("save", lambda: save_shares(partial / "rows", shares))
+            self.team.together("save", write_rows)
             self.team.together("save", finish if self.team.leads else nothing)
         except LostProcess:
             raise
         except Exception as error:
             if self.team.leads:
-                _remove(partial)
-            problem = f"cannot save step {step} in {self.folder}: {reason_of(error)}"
+                shutil.rmtree(partial, ignore_errors=True)
+            problem = f"cannot save step {step} in {self.folder}: {_reason(error)}"
             raise CheckpointError(problem) from error
 
     def _retire(self, newest: int) -> None:
         """Delete what is neither new nor the best, and what was bad."""
         good = self.good()
-        kept = {newest, *good[-self.keep :]}
         scores = [(score, -step) for step in good if (score := self._score(step)) is not None]
-        if scores:
-            kept.add(-min(scores)[1])
-        for step in set(self.steps()) - kept:
-            os.rename(self.path(step), self.folder / f"{OLD}{step:010d}")
+        best = [-min(scores)[1]] if scores else []
+        for step in set(self.steps()) - {newest, *good[-self.keep :], *best}:
+            self._put_aside(step)
         self.clear()
+
+    def _put_aside(self, step: int) -> None:
+        os.rename(self.path(step), self.folder / f"{OLD}{step:010d}")
 
     def _score(self, step: int) -> float | None:
         with suppress(OSError, ValueError, LookupError, TypeError):
@@ -259,18 +263,49 @@ class Checkpoints:
         return None
 
 
-def _check_room(folder: Path, needed: int) -> None:
-    """Do not begin what cannot end: orbax fails in many words, and with the disk full for all."""
-    disk = shutil.disk_usage(folder)
-    if disk.total and disk.free < needed:  # some systems tell nothing: then both are 0
-        room = f"{needed / 1e6:.1f} MB needed, {disk.free / 1e6:.1f} MB free"
-        raise CheckpointError(f"no space left: {room}")
+def _read(
+    folder: Path, step: int, like: PyTree, usable: Usable = lambda info: None, *, mapped: bool
+) -> Saved:
+    """Read a verified checkpoint; a CheckpointError says why it cannot be used."""
+    try:
+        about = json.loads((folder / "info.json").read_bytes())
+        if about["format"] != FORMAT:
+            age = "a newer version" if about["format"] > FORMAT else "version 0.1"
+            written = f"it has format {about['format']}, written by {age} of moml"
+            raise CheckpointError(f"{written}; this version reads format {FORMAT}")
+        if about["step"] != step:
+            raise CheckpointError(f"it is of step {about['step']}, but its folder was renamed")
+        leaves, info, score = list(about["leaves"]), dict(about["info"]), about["score"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise CheckpointError(f"info.json is not as moml writes it: {_reason(error)}") from error
+    _check_leaves(leaves, like)
+    if problem := usable(info):
+        raise CheckpointError(problem)
+    arrays: dict[str, np.ndarray | Pieces] = {}
+    arrays |= read_arrays(folder / "state.safetensors", mapped=mapped)
+    pieces: dict[str, dict[int, np.ndarray]] = {}
+    for path in folder.glob("part-*.safetensors"):
+        for key, array in read_arrays(path).items():
+            name, _, first = key.rpartition("@")
+            if len(array):  # a process may have no rows
+                pieces.setdefault(name, {})[int(first)] = array
+    for name, each in pieces.items():
+        arrays[name] = Pieces(each) if mapped else np.asarray(Pieces(each))
+    state = jax.tree.unflatten(
+        jax.tree.structure(like), [arrays.get(at) for at in leaf_paths(like)]
+    )
+    _check_leaves(leaf_specs(state), like)  # rows of the last processes may be missing
+    return Saved(step, state, info, score)
 
 
-def _remove(folder: Path) -> None:
-    """Remove what a failed write left: threads of tensorstore may still be adding to it."""
-    for _ in range(20):
-        shutil.rmtree(folder, ignore_errors=True)
-        time.sleep(0.1)
-        if not folder.exists():
-            break
+def _check_leaves(found: list[str], like: PyTree) -> None:
+    for was, wanted in itertools.zip_longest(found, leaf_specs(like), fillvalue="nothing"):
+        if was != wanted:
+            raise CheckpointError(f"it holds another state: {was} where {wanted} is expected")
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line."""
+    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    text = " ".join(str(getattr(cause, "strerror", None) or cause).split())
+    return text[:300].replace("No space", "no space") or type(error).__name__

@@ -1,16 +1,19 @@
-"""Files that appear whole or not at all, and folders that can be written to."""
+"""Text and JSON files, folders that can be written to, and space on the disk."""
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from moml.atomic import atomic_write
 from moml.errors import ConfigError, DataError
+from moml.types import Record
 
 
 def writable_folder(path: str | Path) -> Path:
-    """A folder that results can go to, made if it is not there."""
+    """Return a folder that results can be written to; it is made if it does not exist."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -21,31 +24,34 @@ def writable_folder(path: str | Path) -> Path:
     return folder
 
 
-def write_json(rows: Sequence[dict[str, Any]], path: str | Path) -> None:
-    """Rows as a JSON array."""
+def check_space(folder: Path, needed: int) -> None:
+    """Raise an OSError if a folder has no space for so many bytes."""
+    free = shutil.disk_usage(folder).free
+    if 0 < free < needed:  # some file systems report 0
+        sizes = f"{needed / 1e6:,.1f} MB needed, {free / 1e6:,.1f} MB free"
+        raise OSError(errno.ENOSPC, f"no space left: {sizes}")
+
+
+def write_json(rows: Sequence[Record], path: str | Path) -> None:
+    """Write rows as a JSON array."""
     write_text(json.dumps(list(rows), indent=1) + "\n", path)
 
 
 def write_text(text: str, path: str | Path) -> None:
-    """A file that appears whole or not at all."""
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
+    """Write a text file that appears complete or not at all."""
     try:
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        with atomic_write(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_json(path: str | Path) -> list[dict[str, Any]]:
-    """Rows that `write_json` wrote; a file without any is refused."""
+def read_json(path: str | Path) -> list[Record]:
+    """Read rows that `write_json` wrote; at least one is required."""
     try:
         rows = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read rows from {path}: {error}") from error
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path} holds no rows: a JSON array of objects")
+        raise DataError(f"{path} holds no rows: it must be a JSON array of objects")
     return rows

@@ -1,4 +1,4 @@
-"""The folder of a run: who works in it, with which versions, and its log."""
+"""The folder of a run: its lock, the versions in use, and its log."""
 
 import json
 import logging
@@ -12,21 +12,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 import jax
 
 from moml.errors import ConfigError
+from moml.types import Record
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-PACKAGES = ("moml", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
+PACKAGES = ("moml", "jax", "jaxlib", "numpy", "optax")
 DETERMINISTIC = ("--xla_gpu_deterministic_ops", "--xla_gpu_exclude_nondeterministic_ops")
 
 
 class Lock:
-    """One process at a time in a run's folder; the kernel lets go when that process dies.
+    """A lock on the folder of a run; the kernel releases it when the process dies.
 
-    The file stays, as its being there means nothing: only a held lock does.
+    The file stays: only a lock that is held counts.
     """
 
     def __init__(self, folder: Path | str, command: str | None = None):
@@ -38,19 +39,19 @@ class Lock:
 
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "a+")
+            self._file: TextIO = open(self.path, "a+")
         except OSError as error:
             raise ConfigError(f"cannot lock {self.path.parent}: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            time.sleep(0.1)  # the other may have it for a moment only, and not have signed yet
+            time.sleep(0.1)  # the other process may not have written its name yet
             self._file.seek(0)
-            signed = self._file.read()
+            holder = _holder(self._file.read())
             self._file.close()
             if not isinstance(error, BlockingIOError):
                 raise ConfigError(f"cannot lock {self.path}: {error.strerror}") from error
-            raise ConfigError(f"{self.path.parent} is in use by {_holder(signed)}") from error
+            raise ConfigError(f"{self.path.parent} is in use by {holder}") from error
         self._file.truncate(0)
         mine = {
             "pid": os.getpid(),
@@ -62,12 +63,12 @@ class Lock:
         self._file.flush()
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self._file.close()  # and with it the lock
+    def __exit__(self, *_: object) -> None:
+        self._file.close()  # which releases the lock
 
 
 def in_use(folder: Path | str) -> bool:
-    """Whether a process works in a run's folder now."""
+    """Return whether a process holds the lock of a folder."""
     import fcntl
 
     try:
@@ -75,24 +76,23 @@ def in_use(folder: Path | str) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no lock: nobody ever worked here
+    except OSError:  # there never was a lock
         pass
     return False
 
 
-def _holder(signed: str) -> str:
+def _holder(text: str) -> str:
     try:
-        who = json.loads(signed)
+        who = json.loads(text)
         place = f"process {who['pid']} on {who['host']}"
         return f"{place}, started {who['started']}: {who['command']}"
     except (ValueError, LookupError, TypeError):
         return "another process"
 
 
-def versions() -> dict[str, Any]:
-    """All that the bits of a result may depend on, besides configuration and data."""
-    device = jax.devices()[0]
-    config: Any = jax.config
+def versions() -> Record:
+    """Return all that the bits of a result may depend on, besides configuration and data."""
+    device, config = jax.devices()[0], jax.config.values
     flags = os.environ.get("XLA_FLAGS", "")
     return {
         **{name: _version(name) for name in PACKAGES},
@@ -100,8 +100,8 @@ def versions() -> dict[str, Any]:
         "platform": platform.platform(),
         "device": device.device_kind,
         "devices": jax.device_count(),
-        "x64": bool(config.jax_enable_x64),
-        "matmul_precision": config.jax_default_matmul_precision,
+        "x64": bool(config["jax_enable_x64"]),
+        "matmul_precision": config["jax_default_matmul_precision"],
         "xla_flags": flags,
         "deterministic": device.platform == "cpu" or _deterministic(flags),
     }
@@ -115,7 +115,7 @@ def _version(name: str) -> str:
 
 
 def _deterministic(flags: str) -> bool:
-    """Whether XLA_FLAGS ask for kernels that give the same bits each time; the last word counts."""
+    """Whether XLA_FLAGS ask for deterministic kernels; the last value of a flag counts."""
     asked = dict.fromkeys(DETERMINISTIC, False)
     for flag in flags.split():
         name, _, value = flag.partition("=")
@@ -126,7 +126,7 @@ def _deterministic(flags: str) -> bool:
 
 @contextmanager
 def open_log(folder: Path | str) -> Iterator[logging.Logger]:
-    """While open, the `moml` logger appends timed lines to log.txt; warnings show as before."""
+    """Let the `moml` logger append timed lines to log.txt; warnings still go to standard error."""
     logger = logging.getLogger("moml")
     try:
         handler = logging.FileHandler(Path(folder) / "log.txt", encoding="utf-8")
@@ -140,7 +140,7 @@ def open_log(folder: Path | str) -> Iterator[logging.Logger]:
         handlers.append(logging.lastResort)  # warnings to standard error
     level, up = logger.level, logger.propagate
     logger.setLevel(logging.INFO)
-    logger.propagate = False  # libraries put handlers of their own on the root, which tell all
+    logger.propagate = False  # libraries add handlers to the root logger, which show every line
     for one in handlers:
         logger.addHandler(one)
     try:

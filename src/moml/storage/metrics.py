@@ -1,30 +1,32 @@
-"""metrics.jsonl: a line a stretch of training, of what is deterministic alone; only ever appended.
+"""metrics.jsonl: a line per stretch of training, with deterministic values only.
 
-A checkpoint notes the `Mark` up to which the file was on disk; a resumed run cuts it back to there.
+A checkpoint notes the `Mark` up to which the file was synced; a resumed run truncates it there.
 """
 
 import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
 from moml.errors import CheckpointError, ConfigError, DataError
+from moml.types import Record
 
-COUNTS = ("step", "iterations", "samples")  # whole numbers: of all members alike
-VALUES = ("loss", "norm", "score")  # in a sweep lists over its members; score null unless scored
+COUNTS = ("step", "iterations", "samples")  # integers, the same for all members of a sweep
+VALUES = ("loss", "norm", "score")  # in a sweep lists over its members; score may be null
 FIELDS = COUNTS + VALUES
-COST = "cost"  # of methods with rounds besides: whole numbers, what all rounds so far have cost
+COST = "cost"  # of methods with rounds: integers, the cost of all rounds so far
 
 
 class Mark(NamedTuple):
-    """A place in the file: so many bytes, with this SHA-256."""
+    """A position in the file, and the SHA-256 of the bytes before it."""
 
     offset: int
     digest: str
@@ -34,7 +36,7 @@ START = Mark(0, hashlib.sha256().hexdigest())
 
 
 class Metrics:
-    """The metrics file of a run, opened to go on from a mark: all after it is cut off."""
+    """The metrics file of a run, opened at a mark: all after it is truncated."""
 
     def __init__(self, path: Path | str, mark: Mark = START):
         self.path = Path(path)
@@ -50,19 +52,18 @@ class Metrics:
     def __enter__(self) -> "Metrics":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Append one row with the fields of FIELDS; what is not finite becomes null."""
+    def write(self, row: Record) -> None:
+        """Append one row with the fields of FIELDS; values that are not finite become null."""
         if set(row) - {COST} != set(FIELDS):
-            raise DataError(f"a metrics row has {', '.join(FIELDS)}; given {', '.join(row)}")
+            raise DataError(f"a metrics row must have {', '.join(FIELDS)}; got {', '.join(row)}")
         counts = {name: int(row[name]) for name in COUNTS}
         values = {name: _plain(row[name]) for name in VALUES}
         cost = {name: np.asarray(value, int).tolist() for name, value in row.get(COST, {}).items()}
         whole = counts | values | ({COST: cost} if cost else {})
-        told = json.dumps(whole, separators=(",", ":"), allow_nan=False)
-        line = told.encode() + b"\n"
+        line = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         self._digest.update(line)
         try:
             while line:
@@ -71,7 +72,7 @@ class Metrics:
             raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from error
 
     def sync(self) -> Mark:
-        """Bring all rows to the disk; the mark of their end."""
+        """Sync all rows to the disk, and return the mark of their end."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -84,7 +85,7 @@ class Metrics:
 
 
 def flaw(path: Path, mark: Mark) -> str | None:
-    """Why a file cannot be gone on with from a mark, or None: `usable` of a checkpoint."""
+    """Return why a file cannot be continued from a mark, or None."""
     try:
         prefix = _prefix(path, mark.offset)
     except OSError as error:
@@ -96,10 +97,10 @@ def flaw(path: Path, mark: Mark) -> str | None:
     return None
 
 
-def read(path: Path | str) -> list[dict[str, Any]]:
-    """The rows of a metrics file; a last line that was torn is left out."""
+def read(path: Path | str) -> list[Record]:
+    """Return the rows of a metrics file, without a last line that is incomplete."""
     try:
-        lines = Path(path).read_bytes().split(b"\n")[:-1]  # what follows the last newline is torn
+        lines = Path(path).read_bytes().split(b"\n")[:-1]  # after the last newline: incomplete
     except OSError as error:
         raise DataError(f"cannot read metrics from {path}: {error.strerror}") from error
     rows = []
@@ -111,8 +112,8 @@ def read(path: Path | str) -> list[dict[str, Any]]:
     return rows
 
 
-def tensorboard_x() -> Any:
-    """The package that writes for TensorBoard, or a ConfigError that says how to get it."""
+def tensorboard_x() -> ModuleType:
+    """Import the package that writes for TensorBoard; a ConfigError says how to install it."""
     try:
         return import_module("tensorboardX")
     except ImportError as error:
@@ -121,11 +122,11 @@ def tensorboard_x() -> Any:
 
 
 @contextmanager
-def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A function that shows rows in TensorBoard too; what was shown from `step` on is dropped."""
+def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Record], None]]:
+    """Yield a function that writes rows for TensorBoard; earlier ones from `step` on are purged."""
     writer = tensorboard_x().SummaryWriter(str(folder), purge_step=step)
 
-    def show(row: Mapping[str, Any]) -> None:
+    def show(row: Record) -> None:
         for name in VALUES:
             value = _plain(row[name])
             members = enumerate(value) if isinstance(value, list) else [("", value)]
@@ -145,8 +146,8 @@ def _prefix(path: Path, length: int) -> bytes:
         return file.read(length)
 
 
-def _plain(value: Any) -> Any:
-    """A number, None, or a list of them, as strict JSON says it."""
-    numbers = np.asarray(value, float)  # None becomes not a number, and that null
-    told = [number if math.isfinite(number) else None for number in numbers.ravel().tolist()]
-    return told if numbers.ndim else told[0]
+def _plain(value: object) -> float | list[float | None] | None:
+    """A number, None, or a list of them, as strict JSON has it."""
+    numbers = np.asarray(value, float)  # None becomes NaN, and that null
+    plain = [number if math.isfinite(number) else None for number in numbers.ravel().tolist()]
+    return plain if numbers.ndim else plain[0]

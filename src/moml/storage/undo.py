@@ -1,133 +1,94 @@
 """What rows were before they were overwritten, so that a store can go back to a checkpoint.
 
-A log is a file of records: a header with the counts and checksums, ids, old rows. A row of zeros,
-as all are before the first visit, is told by its id alone. A record is on the disk before the
-first of its rows is overwritten; so one that is torn, the last, has nothing to take back.
-
-A record is torn where the file ends inside it, as a log only grows by appending; any other that
-does not fit its checksums is damaged. After a power loss, on a file system that lengthens a file
-before its data is there, a torn one may look damaged: the log is refused then, rather than wrong.
+A log is a file of entries: the id of a task (plus one), its old row, the sum of both; then zeros.
+An entry is on the disk before its row is overwritten, so a last one that is cut off has nothing to
+undo. Any other entry with a wrong sum is damaged. After a power loss, on a file system that extends
+a file before its data is there, an incomplete entry may look damaged: the log is refused then.
 """
 
-import errno
 import fcntl
 import mmap
 import os
-import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
-from zlib import crc32
 
 import numpy as np
 
+from moml.atomic import open_plain
 from moml.errors import CheckpointError
-from moml.storage.rows_file import broken, sync, told, write_all
+from moml.storage.rows_file import WORD, broken, sync, write_all
 
-MAGIC = b"\x93moml\x1aun"
-HEAD = struct.Struct("<8sIIIII")  # magic; ids, rows, bytes of a row; checksums of all this, of HEAD
-PAGE = 4096  # records begin at multiples of it, as writes past the system's cache must
+BLOCK = 1 << 24  # bytes that are read at once
+PAGE = 4096  # writes past the cache begin and end at multiples of it
 
 
 class Undo:
-    """A log, open to be added to: past the system's cache, where there is a way."""
+    """A log, open to be appended to: past the cache of the system (O_DIRECT), where that works."""
 
     def __init__(self, path: Path):
-        self._end, self._buffer = 0, mmap.mmap(-1, PAGE)
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        self._handle, self._end, self._tail = os.open(path, flags, 0o600), 0, 0
+        self._buffer = _pages(PAGE)
+        try:
             fcntl.fcntl(self._handle, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
+            os.pwrite(self._handle, self._buffer.data, 0)
+        except OSError:  # not on this disk
+            fcntl.fcntl(self._handle, fcntl.F_SETFL, 0)
 
     def add(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Bring a record of these sealed rows to the disk."""
-        parts = _parts(ids, rows)
-        size = sum(len(part) for part in parts)
+        """Bring entries with these sealed rows to the disk."""
+        end = self._tail + len(ids) * (WORD + rows.shape[1])
+        size = -(-end // PAGE) * PAGE  # whole pages: the last one is written again by the next call
         if len(self._buffer) < size:
-            self._buffer = mmap.mmap(-1, size)  # whose place in RAM begins a page
-        at = 0
-        for part in parts:
-            self._buffer[at : at + len(part)] = part
-            at += len(part)
-        data = memoryview(self._buffer)[:size]
-        try:
-            write_all(self._handle, data, self._end)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            fcntl.fcntl(self._handle, fcntl.F_SETFL, 0)  # not on this disk: through the cache then
-            write_all(self._handle, data, self._end)
+            old, self._buffer = self._buffer, _pages(size)
+            self._buffer[: self._tail] = old[: self._tail]
+        _fill(self._buffer[self._tail : end].reshape(len(ids), -1), ids, rows)
+        self._buffer[end:size] = 0
+        write_all(self._handle, self._buffer[:size].data, self._end)
         sync(self._handle)
-        self._end += size
+        full = end // PAGE * PAGE
+        self._end, self._tail = self._end + full, end - full
+        self._buffer[: self._tail] = self._buffer[full:end].copy()
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._handle)
 
 
-def record_of(ids: np.ndarray, rows: np.ndarray) -> bytes:
-    """A record, in one piece."""
-    return b"".join(_parts(ids, rows))
+def _pages(size: int) -> np.ndarray:
+    """Bytes that begin at a page of the memory."""
+    return np.frombuffer(mmap.mmap(-1, size), np.uint8)
 
 
-def _parts(ids: np.ndarray, rows: np.ndarray) -> list[bytes | memoryview]:
-    """A record: those rows first that are not zeros."""
-    empty = told(rows) == 0
-    empty[empty] = ~rows[empty].any(axis=1)
-    full = rows[~empty] if empty.any() else rows
-    who = np.concatenate([ids[~empty], ids[empty]]).astype("<i4").tobytes()
-    head = HEAD.pack(MAGIC, len(ids), len(full), rows.shape[1], _sum(who, full), 0)[:-4]
-    head += crc32(head).to_bytes(4, "little")
-    body = np.ascontiguousarray(full).reshape(-1).data
-    return [head, who, body, bytes(-(len(head) + len(who) + len(body)) % PAGE)]
+def entries_of(ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the entries of some sealed rows: bytes [rows, WORD + stride]."""
+    entries = np.empty((len(ids), WORD + rows.shape[1]), np.uint8)
+    _fill(entries, ids, rows)
+    return entries
 
 
-def _sum(who: bytes, rows: np.ndarray) -> int:
-    """Of a record's ids and its rows' own checksums."""
-    return crc32(told(rows).tobytes(), crc32(who))
+def _fill(entries: np.ndarray, ids: np.ndarray, rows: np.ndarray) -> None:
+    entries[:, WORD:] = rows
+    words = entries.view("<u8")
+    words[:, 0] = ids + 1
+    words[:, -1] += words[:, 0]
 
 
 def records(path: Path, stride: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The records of a log, ids and sealed rows, up to one that is torn; none may be damaged."""
-    with open(path, "rb") as file:
-        at, size = 0, os.fstat(file.fileno()).st_size
-        while at < size:
-            file.seek(at)
-            head = file.read(HEAD.size)
-            if len(head) < HEAD.size or (not any(head) and _only_zeros(file)):
+    """Yield ids and sealed rows of a log, in blocks; a damaged entry is a CheckpointError."""
+    size, at = WORD + stride, 0
+    with open_plain(path) as file:
+        while len(data := file.read(max(1, BLOCK // size) * size)) >= size:
+            entries = np.frombuffer(bytearray(data), np.uint8, len(data) // size * size)
+            entries = entries.reshape(-1, size)
+            words = entries.view("<u8")
+            wrong = [*broken(entries), *np.flatnonzero(words[:, 0] == 0)]
+            good = min(wrong, default=len(entries))
+            words[:, -1] -= words[:, 0]  # the checksum of the row alone
+            yield words[:good, 0].astype(np.int64) - 1, entries[:good, WORD:]
+            if wrong:
+                rest = iter(lambda: file.read(BLOCK), b"")
+                if any(part.strip(b"\0") for part in (data[good * size :], *rest)):
+                    raise CheckpointError(f"{path} is damaged at byte {at + good * size}")
                 return
-            found, end = None, at
-            if counts := _counts(head, stride):
-                count, full, _ = counts
-                end += -(-(HEAD.size + 4 * count + full * stride) // PAGE) * PAGE
-                if end > size:
-                    return
-                found = _body(file, *counts, stride)
-            if found is None:
-                raise CheckpointError(f"{path} is damaged at byte {at}")
-            yield found
-            at = end
-
-
-def _only_zeros(file: BinaryIO) -> bool:
-    """Whether nothing else comes up to the end."""
-    return not any(part.strip(b"\0") for part in iter(lambda: file.read(1 << 20), b""))
-
-
-def _counts(head: bytes, stride: int) -> tuple[int, int, int] | None:
-    """How many ids and rows a record has, and their checksum; None where this is no header."""
-    magic, count, full, width, body, own = HEAD.unpack(head)
-    good = magic == MAGIC and width == stride and crc32(head[:-4]) == own
-    return (count, full, body) if good else None
-
-
-def _body(
-    file: BinaryIO, count: int, full: int, sum_: int, stride: int
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The ids and rows that come here, or None where they do not fit their checksums."""
-    who = file.read(4 * count)
-    rows = np.zeros((count, stride), np.uint8)
-    rows[:full] = np.frombuffer(file.read(full * stride), np.uint8).reshape(full, stride)
-    if _sum(who, rows[:full]) != sum_ or len(broken(rows[:full])):
-        return None
-    return np.frombuffer(who, "<i4").astype(np.int64), rows
+            at += len(data)

@@ -10,6 +10,7 @@ index.json, tasks/000001.safetensors, ...   one file a task
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,7 +113,7 @@ def free_place(out: str | os.PathLike[str]) -> Path:
 def building(out: Path) -> Iterator[Path]:
     """A folder that gets its name when it is whole and sealed; on an error it is gone."""
     place = out.absolute()
-    partial = place.with_name(f".{place.name}.{os.getpid()}.partial")
+    partial = place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial")
     try:
         partial.mkdir()
         yield partial

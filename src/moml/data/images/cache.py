@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from moml.atomic import atomic_write
 from moml.data.images.arrays import Images
 
 VERSION = 1  # of the form below; another one is read anew
@@ -83,21 +84,14 @@ def write_cache(images: Images, path: Path, key: str) -> None:
         "split": images.split,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            np.savez(
-                file,
-                head=np.array(json.dumps(head)),
-                x=np.packbits(x == 255) if bits else x,
-                y=images.y,
-                row=images.row,
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_write(path) as file:
+        np.savez(
+            file,
+            head=np.array(json.dumps(head)),
+            x=np.packbits(x == 255) if bits else x,
+            y=images.y,
+            row=images.row,
+        )
 
 
 def _users(root: Path) -> Path:

@@ -5,12 +5,13 @@ A file appears whole or not at all: it is written beside its place and gets its 
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from moml.atomic import atomic_write
 from moml.data.table.arrow import arrow
 from moml.data.table.csv_files import csv_batches
 from moml.data.table.csv_survey import surveyed
@@ -118,24 +119,19 @@ def _arrow_table(columns: Mapping[str, Any]) -> Any:
 def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Write]:
     """A function that writes record batches; the file gets its name when all are written."""
     pa, place, kind = arrow(), Path(path), format_of(path)
-    unnamed = place.with_name(f".{place.name}.{os.getpid()}.partial")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         compression = "gzip" if place.name.lower().endswith(".gz") else None
         with (
-            pa.output_stream(str(unnamed), compression=compression) as sink,
+            atomic_write(place) as file,
+            open(os.dup(file.fileno()), "wb") as closed,  # by arrow
+            pa.output_stream(closed, compression=compression) as sink,
             _format_writer(kind, sink, schema, place) as write,
         ):
             yield write
-        with open(unnamed, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(unnamed, place)
     except (OSError, pa.ArrowException) as error:
         words = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise DataError(f"{path} cannot be written: {words}") from error
-    finally:
-        with suppress(OSError):
-            unnamed.unlink()
 
 
 @contextmanager

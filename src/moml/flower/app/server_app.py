@@ -9,7 +9,6 @@ OUT/  run.json       experiment, configuration, and the token that memories are 
 
 import json
 import logging
-import os
 import secrets
 import time
 from dataclasses import replace
@@ -84,8 +83,7 @@ def run(grid: Grid, settings: Settings, out: Path) -> State:
             kept.wait()  # before anybody sees this model
             log.info("%s", told(row))
             print(told(row), flush=True)  # Flower shows it to whoever started the run
-    write_arrays(out / "w.partial", named_leaves(state.meta, "w"))
-    os.replace(out / "w.partial", out / "w.safetensors")
+    write_arrays(out / "w.safetensors", named_leaves(state.meta, "w"))
     return state
 
 

@@ -9,7 +9,6 @@ when a run begins: another one of the same name has memories of its own.
 
 import hashlib
 import logging
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +16,10 @@ import jax
 import numpy as np
 from flwr.app import ArrayRecord, RecordDict
 
+from moml.atomic import atomic_write
 from moml.errors import CheckpointError, ConfigError
 from moml.flower.app.records import arrays_of, tree_of
-from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays
+from moml.storage.arrays import arrays_bytes, filled, named_leaves, read_arrays
 from moml.storage.files import writable_folder
 from moml.storage.manifest import sync_folder
 
@@ -79,16 +79,13 @@ def keep(place: Place, before: int, round_: int, row: Any) -> None:
 
 
 def _write(folder: Path, name: str, row: Any) -> Path:
-    """A file that appears whole or not at all, with its digest in its name."""
-    partial = folder / f".{name}.partial"
+    """Write a file atomically, with its digest in its name."""
     leaves = {key: np.asarray(leaf) for key, leaf in named_leaves(row, "w").items()}
-    write_arrays(partial, leaves)
+    content = arrays_bytes(leaves)
+    final = folder / f"{name}-{hashlib.sha256(content).hexdigest()}{SUFFIX}"
     try:
-        with open(partial, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
-        final = folder / f"{name}-{digest}{SUFFIX}"
-        os.replace(partial, final)
+        with atomic_write(final) as file:
+            file.write(content)
     except OSError as error:
         raise ConfigError(f"cannot write a memory in {folder}: {error.strerror}") from error
     return final
