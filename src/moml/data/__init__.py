@@ -6,10 +6,10 @@ from moml.data.images.arrays import counts as counts
 from moml.data.images.arrays import shrunk as shrunk
 from moml.data.images.arrays import stacked as stacked
 from moml.data.images.catalog import SETS as SETS
-from moml.data.images.pools import pools as pools
 from moml.data.images.sets import check as check
 from moml.data.images.sets import data_folder as data_folder
 from moml.data.images.sets import load as load
+from moml.data.images.sets import pools as pools
 from moml.data.split.owners import by_column as by_column
 from moml.data.split.paired import paired_halves as paired_halves
 from moml.data.split.paired import paired_shares as paired_shares
