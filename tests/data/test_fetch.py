@@ -156,7 +156,7 @@ def test_an_answer_to_another_range_is_refused(server, tmp_path):
 
 
 def test_404_is_told_once_and_the_next_address_asked(server, tmp_path):
-    with pytest.raises(DataError, match=r"cannot fetch file: .*/none: HTTP 404 Not Found$"):
+    with pytest.raises(DataError, match=r"cannot fetch file: .*/none: 404 Client Error: Not Found"):
         get(server, tmp_path / "file", ["/none"])
     assert len(server.asked) == 1
     get(server, tmp_path / "file", ["/none", "/file"])

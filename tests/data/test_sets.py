@@ -165,7 +165,7 @@ def test_fetch_says_what_went_wrong(served, capsys, monkeypatch):
     folder, server, file = served
     server.way = "404"
     code, _, error = command(capsys, monkeypatch, "fetch", "mnist", "--data-dir", folder)
-    assert code == 2 and "HTTP 404" in error and error.count("\n") == 1
+    assert code == 2 and "404 Client Error" in error and error.count("\n") == 1
     (folder / file).write_bytes(b"mine")
     with pytest.raises(DataError, match=r"train-images.* is not the publisher's"):
         sets.fetch("mnist", folder)

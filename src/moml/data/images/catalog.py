@@ -73,6 +73,15 @@ images_background.zip 9464212 ad41ab679c8b5d90b271ef46be6987cc81211774a695c29dcc
 images_evaluation.zip 6462886 1f61a8f3366785b057fc117d9228e78a16e3d976c8953b2a10fcc74cf0609cee
 """,
 )
+
+
+def _cifar(name: str, title: str, archive: Archive, classes: int) -> Set:
+    counts = {"train": (50_000 // classes,) * classes, "test": (10_000 // classes,) * classes}
+    places = partial(cifar_files.places, name)
+    title = f"{title}, photographs, 32 x 32 in colour"
+    return Set(title, (archive,), counts, places, cifar_files.files, cifar.read)
+
+
 SETS = {
     "mnist": Set(
         "MNIST, handwritten digits, 28 x 28 grey",
@@ -85,22 +94,8 @@ SETS = {
         mnist.files,
         mnist.read,
     ),
-    "cifar10": Set(
-        "CIFAR-10, photographs, 32 x 32 in colour",
-        (CIFAR10,),
-        {"train": (5000,) * 10, "test": (1000,) * 10},
-        partial(cifar_files.places, "cifar10"),
-        cifar_files.files,
-        cifar.read,
-    ),
-    "cifar100": Set(
-        "CIFAR-100, photographs, 32 x 32 in colour",
-        (CIFAR100,),
-        {"train": (500,) * 100, "test": (100,) * 100},
-        partial(cifar_files.places, "cifar100"),
-        cifar_files.files,
-        cifar.read,
-    ),
+    "cifar10": _cifar("cifar10", "CIFAR-10", CIFAR10, 10),
+    "cifar100": _cifar("cifar100", "CIFAR-100", CIFAR100, 100),
     "omniglot": Set(
         "Omniglot, characters of 50 alphabets, 105 x 105 black and white",
         OMNIGLOT,

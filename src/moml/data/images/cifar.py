@@ -1,6 +1,6 @@
 """CIFAR-10 and CIFAR-100, binary version or python version."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +23,9 @@ def read(place: Path, split: str, whole: bool = True) -> Images:
     for file in layout.files[split]:
         reader = _binary if layout.meta is None else _python
         x, y = reader(raw.pop(file), name_of(file), layout)
-        if whole and len(x) != layout.rows[split]:
-            raise DataError(
-                f"{name_of(file)} must have {layout.rows[split]:,} images; got {len(x):,}"
-            )
+        if whole and len(x) != layout.rows(split):
+            must = f"must have {layout.rows(split):,} images"
+            raise DataError(f"{name_of(file)} {must}; got {len(x):,}")
         for label, allowed in zip(y, names, strict=True):
             if label.size and not 0 <= label.min() <= label.max() < len(allowed):
                 raise DataError(
@@ -54,7 +53,7 @@ def _binary(raw: bytes, file: str, layout: Layout) -> tuple[np.ndarray, np.ndarr
 
 def _python(raw: bytes, file: str, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """A pickled dict with an array `data` and lists of labels."""
-    pixels, *labels = _values(raw, ("data", *layout.labels), file)
+    pixels, *labels = _values(raw, ["data", *layout.labels], file)
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2:
         raise DataError(f"{file}: data must be a matrix of bytes")
     if pixels.shape[1] != PIXELS:
@@ -81,7 +80,7 @@ def _names(layout: Layout, raw: dict[str, bytes], name_of: Callable[[str], str])
     return lists
 
 
-def _values(raw: bytes, keys: tuple[str, ...], file: str) -> list[object]:
+def _values(raw: bytes, keys: Sequence[str], file: str) -> list[object]:
     """The values of some keys of a pickled dict."""
     batch = loads(raw, file)
     for key in keys:

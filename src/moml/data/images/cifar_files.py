@@ -16,57 +16,38 @@ class Layout(NamedTuple):
     folder: str
     archive: str
     files: dict[str, tuple[str, ...]]  # by split
-    rows: dict[str, int]  # in each of the files
     names: tuple[str, ...]  # files or keys with the names of the classes, then of their groups
     meta: str | None = None  # python version: the file that has these keys
-    labels: tuple[str, ...] = ()  # python version: keys of the labels, in the order of `names`
+
+    @property
+    def labels(self) -> list[str]:
+        """Python version: the keys of the labels, in the order of `names`."""
+        return [name.replace("label_names", "labels") for name in self.names]
+
+    def rows(self, split: str) -> int:
+        """The number of images in each file of a split."""
+        return {"train": 50_000, "test": 10_000}[split] // len(self.files[split])
 
     def wanted(self, split: str) -> tuple[str, ...]:
         """The files that a split needs, those with the names of the classes last."""
         return self.files[split] + (self.names if self.meta is None else (self.meta,))
 
 
-_TEN = {"train": tuple(f"data_batch_{k}" for k in range(1, 6)), "test": ("test_batch",)}
-_HUNDRED = {"train": ("train",), "test": ("test",)}
-_TEN_ROWS = {"train": 10_000, "test": 10_000}
-_HUNDRED_ROWS = {"train": 50_000, "test": 10_000}
+Files = dict[str, tuple[str, ...]]
+TEN: Files = {"train": tuple(f"data_batch_{k}" for k in range(1, 6)), "test": ("test_batch",)}
+HUNDRED: Files = {"train": ("train",), "test": ("test",)}
+TEXT, NAMES = ("batches.meta.txt",), ("label_names",)
+BOTH_TEXTS = ("fine_label_names.txt", "coarse_label_names.txt")
+BOTH = ("fine_label_names", "coarse_label_names")
 _binary = lambda files: {k: tuple(f"{file}.bin" for file in names) for k, names in files.items()}
 LAYOUTS = {
     "cifar10": (
-        Layout(
-            "cifar-10-batches-bin",
-            "cifar-10-binary.tar.gz",
-            _binary(_TEN),
-            _TEN_ROWS,
-            names=("batches.meta.txt",),
-        ),
-        Layout(
-            "cifar-10-batches-py",
-            "cifar-10-python.tar.gz",
-            _TEN,
-            _TEN_ROWS,
-            names=("label_names",),
-            meta="batches.meta",
-            labels=("labels",),
-        ),
+        Layout("cifar-10-batches-bin", "cifar-10-binary.tar.gz", _binary(TEN), TEXT),
+        Layout("cifar-10-batches-py", "cifar-10-python.tar.gz", TEN, NAMES, "batches.meta"),
     ),
     "cifar100": (
-        Layout(
-            "cifar-100-binary",
-            "cifar-100-binary.tar.gz",
-            _binary(_HUNDRED),
-            _HUNDRED_ROWS,
-            names=("fine_label_names.txt", "coarse_label_names.txt"),
-        ),
-        Layout(
-            "cifar-100-python",
-            "cifar-100-python.tar.gz",
-            _HUNDRED,
-            _HUNDRED_ROWS,
-            names=("fine_label_names", "coarse_label_names"),
-            meta="meta",
-            labels=("fine_labels", "coarse_labels"),
-        ),
+        Layout("cifar-100-binary", "cifar-100-binary.tar.gz", _binary(HUNDRED), BOTH_TEXTS),
+        Layout("cifar-100-python", "cifar-100-python.tar.gz", HUNDRED, BOTH, "meta"),
     ),
 }
 BY_NAME = {

@@ -29,7 +29,7 @@ def download(
     """
     try:
         import pooch
-        from requests import HTTPError, RequestException
+        from requests import RequestException
     except ImportError as error:
         raise DataError("downloads need pooch: pip install 'moml[data]'") from error
     pooch.get_logger().setLevel("WARNING")
@@ -49,14 +49,12 @@ def download(
                 try:
                     pooch.retrieve(address, sha256, target.name, target.parent, downloader=receive)
                     return target
-                except HTTPError as error:
-                    response, again = error.response, error.response.status_code >= 500
-                    reason = f"HTTP {response.status_code} {response.reason}"
                 except RequestException as error:
-                    reason, again = str(error), True
+                    failures.append(f"{address}: {error}")
+                    again = getattr(error.response, "status_code", 500) >= 500
                 except ValueError as error:  # a wrong checksum: the part that was there?
-                    reason, again = str(error), resumed
-                failures.append(f"{address}: {reason}")
+                    failures.append(f"{address}: {error}")
+                    again = resumed
                 left = 0 if not again else tries if _size(part) > most else left - 1
                 most = max(most, _size(part))
                 time.sleep(pause if left else 0)

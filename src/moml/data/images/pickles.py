@@ -13,7 +13,6 @@ import numpy as np
 from moml.errors import DataError
 
 INTEGERS = {f"{sign}{width}" for sign in "iu" for width in (1, 2, 4, 8)}
-_CORES = ("numpy.core", "numpy._core")  # before and since numpy 2
 
 
 def loads(raw: bytes, file: str) -> dict[str, object]:
@@ -74,17 +73,17 @@ class _Unpickler(pickle.Unpickler):
         allowed: dict[str, Callable[..., object]] = {
             "numpy.ndarray": _Array,
             "numpy.dtype": _Dtype,
+            "numpy.core.multiarray._reconstruct": lambda *_: _Array(),
+            "numpy.core.numeric._frombuffer": from_buffer,  # arrays, in protocol 5
             "_codecs.encode": lambda text, _: text.encode("latin-1"),  # bytes, in protocol 2
         }
-        for core in _CORES:
-            allowed[f"{core}.multiarray._reconstruct"] = lambda *_: _Array()
-            allowed[f"{core}.numeric._frombuffer"] = from_buffer  # arrays, in protocol 5
-        if f"{module}.{name}" not in allowed:
+        known = allowed.get(f"{module.replace('numpy._core', 'numpy.core')}.{name}")
+        if known is None:
             raise DataError(
                 f"{self.file} is refused: its pickle asks for {module}.{name}; "
                 "only plain arrays, lists and dicts are read"
             )
-        return allowed[f"{module}.{name}"]
+        return known
 
 
 def _text(value: str | bytes) -> str:

@@ -120,11 +120,7 @@ def fetch(
 
 
 def by_name(name: str) -> Set:
-    """The data set of this name.
-
-    >>> by_name("omniglot").title
-    'Omniglot, characters of 50 alphabets, 105 x 105 black and white'
-    """
+    """The data set of this name; an unknown one is a ConfigError."""
     if name not in SETS:
         raise ConfigError(f"unknown data set {name!r}; allowed: {', '.join(SETS)}")
     return SETS[name]

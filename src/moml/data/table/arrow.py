@@ -13,14 +13,18 @@ from moml.errors import DataError
 Arrow = Any  # an array, a record batch, a table, a data type
 Schema = Any
 
-MISSING = {"number": np.nan, "flag": np.nan, "time": np.datetime64("NaT")}
-DTYPE = {"number": "f4", "flag": "f4", "time": "M8[us]"}
+MISSING = {
+    "number": np.float32(np.nan),
+    "flag": np.float32(np.nan),
+    "time": np.datetime64("NaT", "us"),
+    "text": np.int32(-1),
+}
 
 
 class Chunk(NamedTuple):
-    """Some rows of a column: kind number, flag, time (numpy arrays), text (a dictionary array).
+    """Some rows of a column: number, flag, time (numpy arrays) or text (a dictionary array).
 
-    Kind empty: `rows` missing values of no known type; refused: `values` is the type's name.
+    Kind "empty" is `rows` missing values; of kind "refused" `values` is the name of its type.
     """
 
     kind: str
@@ -70,9 +74,8 @@ def chunk_of(array: Arrow, as_text: bool) -> Chunk:
         counts = array.cast(pa.int32() if given.bit_width == 32 else pa.int64())
         return Chunk("number", counts.to_numpy(zero_copy_only=False) / unit, rows)
     if types.is_decimal(given) or types.is_float16(given):
-        return chunk_of(
-            array.cast(pa.float64() if types.is_decimal(given) else pa.float32()), as_text
-        )
+        wider = pa.float64() if types.is_decimal(given) else pa.float32()
+        return chunk_of(array.cast(wider), as_text)
     if types.is_integer(given) or types.is_floating(given):
         if as_text:
             return Chunk("text", _numbers_coded(array), rows)
@@ -88,13 +91,13 @@ def joined(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Arrow
     kind = next((chunk.kind for chunk in chunks if chunk.kind != "empty"), "number")
     if kind == "text":
         return _texts(chunks, dates)
-    fill = lambda rows: np.full(rows, MISSING[kind], DTYPE[kind])
-    parts = [fill(chunk.rows) if chunk.kind == "empty" else chunk.values for chunk in chunks]
+    fill = lambda chunk: np.full(chunk.rows, MISSING[kind])
+    parts = [fill(chunk) if chunk.kind == "empty" else chunk.values for chunk in chunks]
     values = np.concatenate(parts) if len(parts) > 1 else parts[0]
     return kind, values, None
 
 
-def number_word(value: np.generic) -> str:
+def number_word(value: np.floating | np.integer) -> str:
     """A number of numpy as a text: 7.0 is '7'.
 
     >>> number_word(np.float32(7)), number_word(np.float32(0.1))
@@ -122,9 +125,9 @@ def unified(chunks: Sequence[Chunk]) -> tuple[Int32[np.ndarray, " rows"], Arrow]
     pa = arrow()
     coded = [chunk.values for chunk in chunks if chunk.kind == "text"]
     parts = pa.chunked_array(coded).unify_dictionaries().chunks
-    left, nothing = iter(parts), lambda rows: np.full(rows, -1, np.int32)
-    codes = lambda part: part.indices.fill_null(-1).to_numpy()
-    found = [codes(next(left)) if chunk.kind == "text" else nothing(chunk.rows) for chunk in chunks]
+    codes = (part.indices.fill_null(-1).to_numpy() for part in parts)
+    fill = lambda chunk: np.full(chunk.rows, MISSING["text"])
+    found = [next(codes) if chunk.kind == "text" else fill(chunk) for chunk in chunks]
     return np.concatenate(found), parts[-1].dictionary
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool
 
 from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, cast, chunk_of, gathered, unified
 from moml.errors import DataError
@@ -119,6 +120,11 @@ def csv_batches(
         )
 
 
+def is_number(words: Arrow) -> Bool[np.ndarray, " words"]:
+    """Which of the words look like numbers."""
+    return _matches(_trimmed(words), NUMBER)
+
+
 def texts() -> Arrow:
     """The arrow type of text here."""
     return arrow().dictionary(arrow().int32(), arrow().string())
@@ -222,13 +228,14 @@ def _named(path: Path, dialect: Dialect, error: Exception) -> Exception:
     if not column and "CSV conversion error" in str(error):
         return error
     binary, start = dict.fromkeys(dialect.names, arrow().binary()), 0
+    at = int(column[1]) if column else -1
     try:
         with _reader(path, dialect, binary, use_threads=False) as reader:
             for batch in reader:
-                cells = batch.columns[int(column[1])].to_pylist() if column else ()
+                cells = batch.columns[at].to_pylist() if column else ()
                 for row, cell in enumerate(cells, start + 1):
                     if cell is not None and cell.decode(errors="ignore").encode() != cell:
-                        place = f"{path}, column {dialect.names[int(column[1])]}, row {row:,}"
+                        place = f"{path}, column {dialect.names[at]}, row {row:,}"
                         return DataError(f"{place}: {cell!r} is not UTF-8; save the file as UTF-8")
                 start += batch.num_rows
     except arrow().ArrowInvalid as again:

@@ -16,7 +16,7 @@ ENDINGS = {
     "arrow": (".arrow", ".feather", ".ipc"),
 }
 NAMED = 20  # columns that an error lists
-ROWS = 1 << 16  # of a batch, where we may choose
+ROWS = 1 << 16  # of a batch, in formats where it can be chosen
 
 
 def format_of(path: str | PathLike[str]) -> str:
@@ -85,10 +85,22 @@ def schema_of(path: Path) -> tuple[Schema, Dialect | None]:
 
 def batches(path: Path, schema: Schema, columns: Sequence[str]) -> Iterator[Arrow]:
     """Record batches of a Parquet or Arrow file, with the columns in this order."""
-    for batch in (_parquet if format_of(path) == "parquet" else _arrow)(path, schema, columns):
-        batch = batch.select(list(columns))
-        batch.validate(full=True)  # the offsets of a damaged file may point anywhere
-        yield batch
+    if format_of(path) == "parquet":
+        from pyarrow import parquet
+
+        types = arrow().types
+        texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
+        reader = parquet.ParquetFile(path, read_dictionary=texts)
+        found = reader.iter_batches(ROWS, columns=list(columns))
+    else:
+        reader = _opened(path)
+        stream = isinstance(reader, arrow().ipc.RecordBatchStreamReader)
+        found = reader if stream else map(reader.get_batch, range(reader.num_record_batches))
+    with reader:
+        for batch in found:
+            batch = batch.select(list(columns))
+            batch.validate(full=True)  # the offsets of a damaged file may point anywhere
+            yield batch
 
 
 @contextmanager
@@ -108,23 +120,6 @@ def no_column(place: str, name: str, names: Sequence[str]) -> DataError:
     near = get_close_matches(name, names, n=1)
     hint = f"; is it {near[0]!r}?" if near else ""
     return DataError(f"{place} has no column {name}; there are: {shown}{hint}")
-
-
-def _parquet(path: Path, schema: Schema, columns: Sequence[str]) -> Iterator[Arrow]:
-    from pyarrow import parquet
-
-    types = arrow().types
-    texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
-    with parquet.ParquetFile(path, read_dictionary=texts) as file:
-        yield from file.iter_batches(ROWS, columns=list(columns))
-
-
-def _arrow(path: Path, schema: Schema, columns: Sequence[str]) -> Iterator[Arrow]:
-    with _opened(path) as reader:
-        if isinstance(reader, arrow().ipc.RecordBatchStreamReader):
-            yield from reader
-        else:
-            yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
 def _opened(path: Path) -> Arrow:

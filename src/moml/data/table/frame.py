@@ -181,12 +181,12 @@ def labels(column: Column) -> tuple[Int[np.ndarray, " rows"], list[str]]:
     return np.where(column.missing, -1, codes).astype(np.int32), words
 
 
-def _word(column: Column, value: np.generic) -> str:
+def _word(column: Column, value: np.floating | np.integer | np.datetime64) -> str:
     if column.kind == "text":
         return column.words[int(value)].as_py()
     if column.kind == "flag":
         return "true" if value else "false"
-    return number_word(value) if column.kind == "number" else str(value)
+    return str(value) if isinstance(value, np.datetime64) else number_word(value)
 
 
 def _table(

@@ -104,11 +104,16 @@ def _writer(path: str | PathLike[str], schema: Schema) -> Iterator[Write]:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         compression = "gzip" if place.name.lower().endswith(".gz") else None
-        with (
-            pa.output_stream(str(unnamed), compression=compression) as sink,
-            _format_writer(kind, sink, schema, place) as write,
-        ):
-            yield write
+        with pa.output_stream(str(unnamed), compression=compression) as sink:
+            if kind == "csv":
+                tabs = place.name.lower().endswith((".tsv", ".tsv.gz"))
+                yield _csv_writer(sink, schema, "\t" if tabs else ",")
+            else:
+                from pyarrow import parquet
+
+                make = parquet.ParquetWriter if kind == "parquet" else pa.ipc.new_file
+                with make(sink, schema) as writer:
+                    yield writer.write_batch
         with open(unnamed, "rb") as file:
             os.fsync(file.fileno())
         os.replace(unnamed, place)
@@ -118,18 +123,6 @@ def _writer(path: str | PathLike[str], schema: Schema) -> Iterator[Write]:
     finally:
         with suppress(OSError):
             unnamed.unlink()
-
-
-@contextmanager
-def _format_writer(kind: str, sink: Arrow, schema: Schema, place: Path) -> Iterator[Write]:
-    if kind == "csv":
-        tabs = place.name.lower().endswith((".tsv", ".tsv.gz"))
-        yield _csv_writer(sink, schema, "\t" if tabs else ",")
-        return
-    from pyarrow import parquet
-
-    with (parquet.ParquetWriter if kind == "parquet" else arrow().ipc.new_file)(sink, schema) as to:
-        yield to.write_batch
 
 
 def _csv_writer(sink: Arrow, schema: Schema, separator: str) -> Write:
