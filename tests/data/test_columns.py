@@ -352,4 +352,4 @@ def test_json_there_and_back(given_, classification):
 def test_json_of_another_format_is_refused():
     columns = learn_columns(as_table({"x": [1, 2], "y": [1, 2]}), "y")
     found = error_of(lambda: Columns.from_json(columns.to_json() | {"format": 99}))
-    assert found == "columns of format 99; this version of moml reads 1"
+    assert found == "columns must be of format 1; got 99"

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from moml.data import as_table, learn_columns
 from moml.data.table.groups import _place, group, split, weights
-from moml.data.table.summary import describe
 from moml.errors import ConfigError, DataError
+from moml.tabular.summary import describe
 
 
 def error_of(call, kind=DataError):
@@ -112,8 +112,8 @@ def test_small_tasks_train():
     assert 0 < len(parts.held) < 10 and parts.held.max() < 10
     found = error_of(lambda: split(groups, 0.5, 0, least=4))
     assert found == (
-        "no task can be held out: that takes 4 rows, to adapt on some and predict the others, "
-        "and the largest of 50 tasks has 3"
+        "a task must have 4 rows to be held out, to adapt on some and predict others; "
+        "the largest of 50 tasks has 3"
     )
 
 

@@ -31,7 +31,7 @@ def test_names_with_a_dot_and_torchvisions_folder(tmp_path):
 
 def test_a_copy_that_was_cut_is_not_whole(tmp_path):
     made.mnist(tmp_path)
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte.gz has 6 images.*60,000"):
+    with pytest.raises(DataError, match=r"ubyte.gz must have 60,000 images; got 6"):
         mnist.read(tmp_path, "train")
 
 
@@ -51,13 +51,17 @@ again = lambda change: lambda raw: gzip.compress(change(gzip.decompress(raw)))
         (IMAGES, lambda raw: raw[:300] + b"\0\0\0\0" + raw[304:], "truncated or damaged"),
         (IMAGES, lambda raw: b"<html>not found</html>", "truncated or damaged"),
         (IMAGES, lambda raw: b"", "truncated"),
-        (IMAGES, again(lambda raw: raw[:-1]), "promises 4,704 bytes; there are 4,703"),
-        (IMAGES, again(lambda raw: raw + b"x"), "there are more"),
+        (IMAGES, again(lambda raw: raw[:-1]), "must have 4,704 bytes .*; got 4,703"),
+        (IMAGES, again(lambda raw: raw + b"x"), "got more"),
         (IMAGES, again(lambda raw: raw[:7]), "truncated: 7 bytes"),
-        (IMAGES, again(lambda raw: made.idx(np.zeros(6, np.uint8)) + raw), "magic number is 2049"),
+        (
+            IMAGES,
+            again(lambda raw: made.idx(np.zeros(6, np.uint8)) + raw),
+            "2051; got 2049",
+        ),
         (IMAGES, again(lambda raw: made.idx(np.zeros((6, 8, 8), np.uint8))), "8 x 8"),
-        (LABELS, again(lambda raw: raw[:-1] + b"\x0b"), "a label is 11; allowed are 0 to 9"),
-        (LABELS, again(lambda raw: made.idx(np.zeros(5, np.uint8))), "5 labels for 6 images"),
+        (LABELS, again(lambda raw: raw[:-1] + b"\x0b"), "must be from 0 to 9; got 11"),
+        (LABELS, again(lambda raw: made.idx(np.zeros(5, np.uint8))), "must have 6 labels; got 5"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path, name, change, words):

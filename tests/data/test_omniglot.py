@@ -85,11 +85,11 @@ def flip(path):
 @pytest.mark.parametrize(
     "change, words",
     [
-        (put(GOOD, None), "Greek/character01 has 19 drawings; .* 20"),
-        (put(GOOD.replace("07", "21"), made.png(np.ones((105, 105)))), "has 21 drawings"),
+        (put(GOOD, None), "Greek/character01 must have 20 drawings; got 19"),
+        (put(GOOD.replace("07", "21"), made.png(np.ones((105, 105)))), "20 drawings; got 21"),
         (put(GOOD, b"no picture"), "0001_07.png is no PNG"),
         (put(GOOD, made.png(np.ones((105, 105)))[:60]), "0001_07.png is no PNG, or damaged"),
-        (put(GOOD, made.png(np.ones((28, 28)))), "0001_07.png is 28 x 28"),
+        (put(GOOD, made.png(np.ones((28, 28)))), "0001_07.png must be .*; got 28 x 28"),
         (put(GOOD, made.png(np.ones((105, 105)), "RGB")), "mode RGB"),
         (put(GOOD, made.png(np.full((105, 105), 0.5), "L")), "grey pixels"),
         (put(GOOD, b"x" * 200_000), "too large"),

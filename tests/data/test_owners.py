@@ -53,7 +53,7 @@ class NA:  # as pandas' own: a comparison with it is no truth
 @pytest.mark.parametrize(
     "values, words",
     [
-        (["a", None, "b", None], "2 of 4 rows name no client, the first is row 1"),
+        (["a", None, "b", None], "2 of 4 rows without a name, the first is row 1"),
         (["a", float("nan")], "row 1"),
         (np.array([1.0, 2.0, np.nan]), "row 2"),
         (np.array(["2000-01-01", "NaT"], "datetime64[D]"), "row 1"),

@@ -184,7 +184,7 @@ TEN = np.repeat(np.arange(10), 20)
         (DataError, lambda: pathological(TEN, 201, 1, 0), "only 200 rows"),
         (DataError, lambda: dirichlet([], 1, 1.0, 0), "labels must be [rows]"),
         (DataError, lambda: dirichlet(np.zeros((4, 2), int), 1, 1.0, 0), "shape (4, 2)"),
-        (DataError, lambda: dirichlet([0.5, 1.5], 1, 1.0, 0), "given float64"),
+        (DataError, lambda: dirichlet([0.5, 1.5], 1, 1.0, 0), "got float64"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(kind, split, words):

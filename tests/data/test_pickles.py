@@ -74,14 +74,17 @@ def test_a_pickle_that_asks_for_more_is_refused_by_name(tmp_path, protocol, call
     "raw, words",
     [
         (b"\x80\x02cnumpy\nndarray\n}X\x01\x00\x00\x00aK\x01sb.", "missing"),
-        (b"\x80\x02c_codecs\nencode\n}X\x01\x00\x00\x00aK\x01sb.", "tries to change a function"),
-        (b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00utf-7\x86R.", "utf-7"),
+        (b"\x80\x02c_codecs\nencode\n}X\x01\x00\x00\x00aK\x01sb.", "dict; got a function"),
+        (
+            b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00utf-7\x86R.",
+            "got a bytes",
+        ),
         (b"\x80\x02cnumpy\ndtype\nX\x01\x00\x00\x00O\x85R.", "type 'O'"),
-        (b"\x80\x02]q\x01.", "no dict but a list"),
+        (b"\x80\x02]q\x01.", "must hold a dict; got a list"),
         (b"\x80\x02P1\n.", "persistent"),
         (b"", "Ran out of input"),
-        (b"garbage", "no pickled batch"),
-        (made.python2(BATCH)[:-20], "no pickled batch"),
+        (b"garbage", "not a pickled batch"),
+        (made.python2(BATCH)[:-20], "not a pickled batch"),
         (made.python2(BATCH).replace(b"K\x01(J\x02", b"K\x01(J\x03"), "reshape"),
     ],
 )

@@ -89,8 +89,8 @@ def test_what_cannot_be_written_leaves_nothing(source, tmp_path):
     out = tmp_path / "out.csv"
     out.write_text("was here\n")
     for columns, words in {
-        "short": ({"p": [1, 2]}, "does not have as many rows as its new columns, 2"),
-        "long": ({"p": [1, 2, 3, 4]}, "does not have as many rows as its new columns, 4"),
+        "short": ({"p": [1, 2]}, "must have as many rows as its new columns, 2"),
+        "long": ({"p": [1, 2, 3, 4]}, "must have as many rows as its new columns, 4"),
         "taken": ({"n": [1, 2, 3]}, "has a column n already; rename it first"),
         "nested": ({"p": [[1], [2], [3]]}, "out.csv cannot be written: Unsupported cast"),
     }.values():

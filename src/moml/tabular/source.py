@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from moml.data.table.files import files_of, format_of, schema_of, told
+from moml.data.table.files import errors_named, files_of, format_of, schema_of
 from moml.data.table.frame import Frame, Table, as_table, read_table
 from moml.data.table.groups import Groups, group, weights
 from moml.errors import ConfigError, DataError
@@ -69,7 +69,7 @@ def check_output(
     if out.exists() and out.samefile(data):
         raise ConfigError(f"{out} is the table itself; give another file for the predictions")
     for file in files_of(data):
-        with told(file):
+        with errors_named(file):
             schema, _ = schema_of(file)
         for name in new:
             if name in schema.names:

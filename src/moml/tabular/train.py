@@ -11,7 +11,6 @@ from moml.config.user_function import load_build
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Table
 from moml.data.table.groups import group, split, weights
-from moml.data.table.summary import describe
 from moml.errors import ConfigError, DataError, check_count
 from moml.models.user import Build, as_model, check_model
 from moml.tabular.fit import fit_groups
@@ -29,6 +28,7 @@ from moml.tabular.store import (
     write_model,
     write_tasks,
 )
+from moml.tabular.summary import describe
 from moml.training.progress import bar
 
 SHOTS = 10  # at most, where nothing is said

@@ -1,4 +1,4 @@
-"""Where CIFAR lies: the publisher's four archives, unpacked or as they are."""
+"""Where CIFAR's files are: the publisher's four archives, or the folders that are in them."""
 
 import tarfile
 import zlib
@@ -16,98 +16,77 @@ class Layout(NamedTuple):
     folder: str
     archive: str
     files: dict[str, tuple[str, ...]]  # by split
-    rows: dict[str, int]  # in each of the files
     names: tuple[str, ...]  # files or keys with the names of the classes, then of their groups
     meta: str | None = None  # python version: the file that has these keys
-    labels: tuple[str, ...] = ()  # python version: keys of the labels, in the order of `names`
+
+    @property
+    def labels(self) -> list[str]:
+        """Python version: the keys of the labels, in the order of `names`."""
+        return [name.replace("label_names", "labels") for name in self.names]
+
+    def rows(self, split: str) -> int:
+        """The number of images in each file of a split."""
+        return {"train": 50_000, "test": 10_000}[split] // len(self.files[split])
+
+    def wanted(self, split: str) -> tuple[str, ...]:
+        """The files that a split needs, those with the names of the classes last."""
+        return self.files[split] + (self.names if self.meta is None else (self.meta,))
 
 
-_ONE = {"train": 50_000, "test": 10_000}
-_FIVE = {"train": 10_000, "test": 10_000}
+Files = dict[str, tuple[str, ...]]
+TEN: Files = {"train": tuple(f"data_batch_{k}" for k in range(1, 6)), "test": ("test_batch",)}
+HUNDRED: Files = {"train": ("train",), "test": ("test",)}
+TEXT, NAMES = ("batches.meta.txt",), ("label_names",)
+BOTH_TEXTS = ("fine_label_names.txt", "coarse_label_names.txt")
+BOTH = ("fine_label_names", "coarse_label_names")
+_binary = lambda files: {k: tuple(f"{file}.bin" for file in names) for k, names in files.items()}
 LAYOUTS = {
     "cifar10": (
-        Layout(
-            folder="cifar-10-batches-bin",
-            archive="cifar-10-binary.tar.gz",
-            files={
-                "train": tuple(f"data_batch_{k}.bin" for k in range(1, 6)),
-                "test": ("test_batch.bin",),
-            },
-            rows=_FIVE,
-            names=("batches.meta.txt",),
-        ),
-        Layout(
-            folder="cifar-10-batches-py",
-            archive="cifar-10-python.tar.gz",
-            files={
-                "train": tuple(f"data_batch_{k}" for k in range(1, 6)),
-                "test": ("test_batch",),
-            },
-            rows=_FIVE,
-            names=("label_names",),
-            meta="batches.meta",
-            labels=("labels",),
-        ),
+        Layout("cifar-10-batches-bin", "cifar-10-binary.tar.gz", _binary(TEN), TEXT),
+        Layout("cifar-10-batches-py", "cifar-10-python.tar.gz", TEN, NAMES, "batches.meta"),
     ),
     "cifar100": (
-        Layout(
-            folder="cifar-100-binary",
-            archive="cifar-100-binary.tar.gz",
-            files={"train": ("train.bin",), "test": ("test.bin",)},
-            rows=_ONE,
-            names=("fine_label_names.txt", "coarse_label_names.txt"),
-        ),
-        Layout(
-            folder="cifar-100-python",
-            archive="cifar-100-python.tar.gz",
-            files={"train": ("train",), "test": ("test",)},
-            rows=_ONE,
-            names=("fine_label_names", "coarse_label_names"),
-            meta="meta",
-            labels=("fine_labels", "coarse_labels"),
-        ),
+        Layout("cifar-100-binary", "cifar-100-binary.tar.gz", _binary(HUNDRED), BOTH_TEXTS),
+        Layout("cifar-100-python", "cifar-100-python.tar.gz", HUNDRED, BOTH, "meta"),
     ),
 }
 BY_NAME = {
-    place: layout
+    name: layout
     for pair in LAYOUTS.values()
     for layout in pair
-    for place in (layout.folder, layout.archive)
+    for name in (layout.folder, layout.archive)
 }
 
 
 def places(name: str, root: Path) -> list[Path]:
     """Folders and archives under `root` that are called as the publisher's, folders first."""
     around = [root, root / name, root / name.replace("cifar", "cifar-")]
-    named = [layout.folder for layout in LAYOUTS[name]]
-    archives = [layout.archive for layout in LAYOUTS[name]]
-    found = [root.resolve()] if root.resolve().name in named else []
-    found += [place / folder for folder in named for place in around if (place / folder).is_dir()]
+    folders = [layout.folder for layout in LAYOUTS[name]]
+    named = [*folders, *(layout.archive for layout in LAYOUTS[name])]
+    found = [root.resolve()] if root.resolve().name in folders else []
     return found + [
-        place / file for file in archives for place in around if (place / file).is_file()
+        parent / child
+        for child in named
+        for parent in around
+        if ((parent / child).is_dir() if child in folders else (parent / child).is_file())
     ]
 
 
 def files(place: Path, split: str) -> list[Path]:
-    """What a split is read from: the archive, or files of the folder, all of them there."""
+    """The files that a split is read from: the archive, or those of the folder."""
     if not place.is_dir():
         return [place]
-    paths = [place / name for name in wanted_files(BY_NAME[place.name], split)]
+    paths = [place / name for name in BY_NAME[place.name].wanted(split)]
     for path in paths:
         if not path.is_file():
             raise DataError(f"{path} is missing")
     return paths
 
 
-def wanted_files(layout: Layout, split: str) -> tuple[str, ...]:
-    """The files that a split needs, those with the names of the classes last."""
-    return layout.files[split] + (layout.names if layout.meta is None else (layout.meta,))
-
-
 def content(place: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
     """The bytes of some files of a folder or of an archive; nothing is unpacked to disk."""
     if place.is_dir():
-        return {path.name: path.read_bytes() for path in map(place.joinpath, wanted)}
+        return {name: (place / name).read_bytes() for name in wanted}
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(place, "r:*") as archive:

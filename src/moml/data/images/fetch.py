@@ -1,27 +1,15 @@
-"""Downloads: resumed where they broke off, checked, and there whole or not at all."""
+"""Downloads with pooch: resumed, verified by SHA-256, and renamed to their target at the end."""
 
-import hashlib
-import http.client
+import io
 import os
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from moml.errors import DataError
 
-Progress = Callable[[int, int], None]  # bytes that are there, bytes in all
-CHUNK = 1 << 18
-
-
-class _Broken(Exception):
-    """It broke off; what came is kept, and another try may help."""
-
-
-class _Refused(Exception):
-    """An answer that another try would not change."""
+Progress = Callable[[int, int], None]  # bytes received, bytes in total
+CHUNK = 1 << 16
 
 
 def download(
@@ -32,101 +20,83 @@ def download(
     progress: Progress | None = None,
     tries: int = 5,
     pause: float = 1.0,
-    timeout: float = 30.0,
 ) -> Path:
-    """Bring one file from the first of `addresses` that has it.
+    """Download one file from the first of `addresses` that has it.
 
-    What comes is kept in `target`.partial, and a later call goes on from there if the server can.
-    The file gets its name when it has `size` bytes and the checksum `sha256`. An address is given
-    up after `tries` tries in a row that brought nothing new.
+    Bytes are received in `target`.partial, and a later call resumes there if the server can. The
+    file is renamed once its checksum is `sha256`. An address is given up after `tries` attempts in
+    a row that brought no further bytes.
     """
-    partial = target.with_name(target.name + ".partial")
-    failures: list[str] = []
+    try:
+        import pooch
+        from requests import RequestException
+    except ImportError as error:
+        raise DataError("downloads need pooch: pip install 'moml[data]'") from error
+    pooch.get_logger().setLevel("WARNING")
+    part, failures = target.with_name(f"{target.name}.partial"), []
+
+    def receive(address: str, output: str, _: object) -> None:
+        if _size(part) != size:
+            _append(address, part, size, progress)
+        os.replace(part, output)  # which pooch verifies and renames, or removes
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         for address in addresses:
             left, most = tries, 0
             while left:
+                resumed = _size(part) > 0
                 try:
-                    resumed = _receive(address, partial, size, progress, timeout)
-                    _compare(partial, sha256, resumed)
-                except (_Broken, _Refused) as error:
-                    failures.append(f"{address}: {error}")
-                    have = partial.stat().st_size if partial.exists() else 0
-                    again = isinstance(error, _Broken)
-                    left = 0 if not again else tries if have > most else left - 1
-                    most = max(most, have)
-                    time.sleep(pause if left else 0)
-                else:
-                    os.replace(partial, target)
+                    pooch.retrieve(address, sha256, target.name, target.parent, downloader=receive)
                     return target
+                except RequestException as error:
+                    failures.append(f"{address}: {error}")
+                    again = getattr(error.response, "status_code", 500) >= 500
+                except ValueError as error:  # a wrong checksum: the part that was there?
+                    failures.append(f"{address}: {error}")
+                    again = resumed
+                left = 0 if not again else tries if _size(part) > most else left - 1
+                most = max(most, _size(part))
+                time.sleep(pause if left else 0)
     except OSError as error:
-        raise DataError(f"cannot write {partial}: {error.strerror or error}") from error
+        raise DataError(f"cannot write {part}: {error.strerror or error}") from error
     raise DataError(f"cannot fetch {target.name}: {'; '.join(dict.fromkeys(failures))}")
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _append(address: str, part: Path, size: int, progress: Progress | None) -> None:
+    """Receive the bytes that `part` lacks."""
+    from pooch import HTTPDownloader
+    from requests import ConnectionError, Response
+
+    class Output(io.FileIO):
+        def write(self, block: bytes) -> int:  # type: ignore[override]
+            if self.tell() + len(block) > size:
+                self.truncate(0)
+                raise ValueError(f"the file must have {size:,} bytes; got more than that")
+            written = super().write(block)
+            if progress is not None:
+                progress(self.tell(), size)
+            return written
+
+    start = _size(part) if _size(part) < size else 0
+
+    def check_range(response: Response, **_: object) -> None:
+        if response.status_code == 200:  # the whole file, whatever was asked for
+            output.truncate(0)
+        given = response.headers.get("Content-Range", "")
+        if response.status_code == 206 and not given.startswith(f"bytes {start}-"):
+            output.truncate(0)
+            raise ValueError(f"asked for the bytes from {start:,}; got {given}")
+
+    headers = {"User-Agent": "moml", "Accept-Encoding": "identity"}
+    headers |= {"Range": f"bytes={start}-"} if start else {}
+    hooks = {"response": check_range}
+    with Output(part, "ab" if start else "wb") as output:
+        HTTPDownloader(chunk_size=CHUNK, headers=headers, hooks=hooks)(address, output, None)
+        os.fsync(output.fileno())
+    if _size(part) < size:
+        raise ConnectionError(f"it broke off after {_size(part):,} of {size:,} bytes")
 
 
-def _compare(partial: Path, sha256: str, resumed: bool) -> None:
-    """Drop a file with another checksum; if it was begun earlier, that part may be to blame."""
-    given = digest(partial)
-    if given != sha256:
-        partial.unlink()
-        kind = _Broken if resumed else _Refused
-        raise kind(f"the file's SHA-256 is {given}, the publisher's {sha256}")
-
-
-def _receive(
-    address: str, partial: Path, size: int, progress: Progress | None, timeout: float
-) -> bool:
-    """Bring `partial` to `size` bytes; True if some of them were there before."""
-    have = partial.stat().st_size if partial.exists() else 0
-    if have > size:
-        partial.unlink()
-        have = 0
-    if have == size:
-        return True
-    with _ask(address, have, timeout) as response:
-        resumed = have > 0 and response.status == 206
-        if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            raise _Refused(f"asked for the bytes from {have:,}, it sent others")
-        done = have if resumed else 0
-        with open(partial, "ab" if resumed else "wb") as file:
-            while block := _block(response):
-                done += len(block)
-                if done > size:
-                    file.truncate(0)
-                    raise _Refused(f"it sends more than {size:,} bytes")
-                file.write(block)
-                if progress is not None:
-                    progress(done, size)
-            file.flush()
-            os.fsync(file.fileno())
-    if done < size:
-        raise _Broken(f"it broke off after {done:,} of {size:,} bytes")
-    return resumed
-
-
-def _ask(address: str, have: int, timeout: float) -> Any:
-    request = urllib.request.Request(address, headers={"User-Agent": "moml"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-    try:
-        return urllib.request.urlopen(request, timeout=timeout)
-    except urllib.error.HTTPError as error:
-        error.close()
-        kind = _Broken if error.code >= 500 else _Refused
-        raise kind(f"HTTP {error.code} {error.reason}") from error
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise _Broken(str(getattr(error, "reason", error))) from error
-
-
-def _block(response: Any) -> bytes:
-    try:
-        return response.read1(CHUNK)
-    except (http.client.HTTPException, OSError) as error:
-        raise _Broken(f"the connection broke: {error}") from error
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

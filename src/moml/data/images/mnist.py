@@ -18,33 +18,30 @@ IMAGES, LABELS = 2051, 2049  # the magic numbers: unsigned bytes in three and in
 
 def places(root: Path) -> list[Path]:
     """Folders under `root` that have files of MNIST."""
-    names = [names for split in PREFIX for names in _names(split)]
     folders = [root / name for name in FOLDERS]
-    return [folder for folder in folders if any(_there(folder, each) for each in names)]
+    return [f for f in folders if any(_paths(f, split) != [None, None] for split in PREFIX)]
 
 
 def files(place: Path, split: str) -> list[Path]:
     """The images' and the labels' file of a split."""
-    found = []
-    for names in _names(split):
-        path = _there(place, names)
+    found = _paths(place, split)
+    for path, name in zip(found, _names(split), strict=True):
         if path is None:
-            raise DataError(f"{place / names[0]} is missing")
-        found.append(path)
-    return found
+            raise DataError(f"{place / name}.gz is missing")
+    return [path for path in found if path]
 
 
 def read(place: Path, split: str, whole: bool = True) -> Images:
-    """Images [n, 28, 28, 1]; `whole` wants the publisher's number of them."""
+    """Images [n, 28, 28, 1]; `whole` requires the publisher's number of them."""
     images, labels = files(place, split)
     x = read_idx(images, IMAGES)
     y = read_idx(labels, LABELS)
     if whole and len(x) != ROWS[split]:
-        raise DataError(f"{images} has {len(x):,} images; the publisher's has {ROWS[split]:,}")
+        raise DataError(f"{images} must have {ROWS[split]:,} images; got {len(x):,}")
     if len(y) != len(x):
-        raise DataError(f"{labels} has {len(y):,} labels for {len(x):,} images")
+        raise DataError(f"{labels} must have {len(x):,} labels; got {len(y):,}")
     if y.size and y.max() > 9:
-        raise DataError(f"{labels}: a label is {y.max()}; allowed are 0 to 9")
+        raise DataError(f"{labels}: labels must be from 0 to 9; got {y.max()}")
     return by_class(x[..., None], y, [str(digit) for digit in range(10)], split)
 
 
@@ -58,24 +55,25 @@ def read_idx(path: Path, magic: int) -> np.ndarray:
                 raise DataError(f"{path} is truncated: {len(head)} bytes")
             given, *shape = struct.unpack(f">{1 + axes}I", head)
             if given != magic:
-                raise DataError(f"{path}: the magic number is {given}; an idx file has {magic}")
+                raise DataError(f"{path}: the magic number must be {magic}; got {given}")
             if axes == 3 and shape[1:] != [28, 28]:
-                raise DataError(f"{path}: images of {shape[1]} x {shape[2]}; MNIST has 28 x 28")
+                raise DataError(f"{path}: images must be 28 x 28; got {shape[1]} x {shape[2]}")
             size = int(np.prod(shape, dtype=np.int64))
             raw = file.read(size + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is truncated or damaged: {error}") from error
     if len(raw) != size:
         more = "more" if len(raw) > size else f"{len(raw):,}"
-        raise DataError(f"{path}: the header promises {size:,} bytes; there are {more}")
+        raise DataError(f"{path} must have {size:,} bytes after its header; got {more}")
     return np.frombuffer(raw, np.uint8).reshape(shape)
 
 
-def _names(split: str) -> list[tuple[str, ...]]:
-    """What the images' file and the labels' file may be called."""
-    names = (f"{PREFIX[split]}-images-idx3-ubyte", f"{PREFIX[split]}-labels-idx1-ubyte")
-    return [(f"{name}.gz", name, name.replace("-idx", ".idx")) for name in names]
+def _names(split: str) -> list[str]:
+    return [f"{PREFIX[split]}-images-idx3-ubyte", f"{PREFIX[split]}-labels-idx1-ubyte"]
 
 
-def _there(place: Path, names: tuple[str, ...]) -> Path | None:
-    return next((place / name for name in names if (place / name).is_file()), None)
+def _paths(place: Path, split: str) -> list[Path | None]:
+    """The images' file and the labels' file, under any of the names they may have."""
+    spelt = lambda name: (f"{name}.gz", name, name.replace("-idx", ".idx"))
+    exists = lambda name: (place / each for each in spelt(name) if (place / each).is_file())
+    return [next(exists(name), None) for name in _names(split)]

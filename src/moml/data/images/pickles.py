@@ -1,13 +1,12 @@
-"""Pickled arrays, lists and dicts, read without running anything a pickle asks for.
+"""An unpickler for CIFAR's batches: dicts of integer arrays, bytes, text and lists, nothing else.
 
-A pickle is a program: it names functions and calls them. Here the few names that an array needs
-lead to stand-ins of our own, which do nothing but keep bytes; any other name is refused.
+A pickle names the functions it calls. Only those that an array needs are allowed, and they lead to
+stand-ins: numpy's own `dtype` and `ndarray` take flags from a pickle that can corrupt memory.
 """
 
 import io
 import pickle
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -16,30 +15,69 @@ from moml.errors import DataError
 INTEGERS = {f"{sign}{width}" for sign in "iu" for width in (1, 2, 4, 8)}
 
 
-def loads(raw: bytes, file: str) -> dict[str, Any]:
-    """The dict of a pickle; arrays of integers, bytes, text, lists and dicts may be in it.
+def loads(raw: bytes, file: str) -> dict[str, object]:
+    """The dict of a pickle; `file` names it in errors.
 
     >>> loads(pickle.dumps({"labels": [3, 1]}, 2), "batch")
     {'labels': [3, 1]}
     """
     try:
-        found = _Reader(raw, file).load()
+        found = _Unpickler(raw, file).load()
         if not isinstance(found, dict):
-            raise TypeError(f"it holds no dict but a {type(found).__name__}")
-        return {_text(key): _value(value) for key, value in found.items()}
+            raise TypeError(f"it must hold a dict; got a {type(found).__name__}")
+        plain = lambda value: value.value if isinstance(value, _Array) else value
+        return {_text(key): plain(value) for key, value in found.items()}
     except DataError:
         raise
     except Exception as error:  # a damaged pickle may fail in any way
-        raise DataError(f"{file} is no pickled batch, or damaged: {error}") from error
+        raise DataError(f"{file} is not a pickled batch, or damaged: {error}") from error
 
 
-class _Reader(pickle.Unpickler):
+class _Array:
+    """Stands in for numpy.ndarray."""
+
+    value: np.ndarray
+
+    def __setstate__(self, state: tuple) -> None:
+        _, shape, dtype, fortran, raw = state
+        flat = np.frombuffer(raw, dtype.order + dtype.code)
+        self.value = flat.reshape(shape, order="F" if fortran else "C")
+
+
+class _Dtype:
+    """Stands in for numpy.dtype; integers only."""
+
+    def __init__(self, code: str | bytes, *_: object):
+        self.code = _text(code).lstrip("<>=|")
+        self.order = ">" if _text(code).startswith(">") else "<"
+        if self.code not in INTEGERS:
+            raise ValueError(f"arrays must be of integers; got type {self.code!r}")
+
+    def __setstate__(self, state: tuple) -> None:
+        self.order = ">" if _text(state[1]) == ">" else "<"
+
+
+class _Unpickler(pickle.Unpickler):
     def __init__(self, raw: bytes, file: str):
         super().__init__(io.BytesIO(raw), encoding="bytes")  # Python 2's strings stay bytes
         self.file = file
 
-    def find_class(self, module: str, name: str) -> Any:
-        known = _KNOWN.get(f"{module}.{name}")
+    def find_class(self, module: str, name: str) -> Callable[..., object]:
+        """The stand-in of an allowed name; functions are made anew, as a pickle can alter them."""
+
+        def from_buffer(raw: bytes | bytearray, dtype: _Dtype, shape: tuple, order: str) -> _Array:
+            array = _Array()
+            array.__setstate__((1, shape, dtype, order == "F", raw))
+            return array
+
+        allowed: dict[str, Callable[..., object]] = {
+            "numpy.ndarray": _Array,
+            "numpy.dtype": _Dtype,
+            "numpy.core.multiarray._reconstruct": lambda *_: _Array(),
+            "numpy.core.numeric._frombuffer": from_buffer,  # arrays, in protocol 5
+            "_codecs.encode": lambda text, _: text.encode("latin-1"),  # bytes, in protocol 2
+        }
+        known = allowed.get(f"{module.replace('numpy._core', 'numpy.core')}.{name}")
         if known is None:
             raise DataError(
                 f"{self.file} is refused: its pickle asks for {module}.{name}; "
@@ -48,79 +86,5 @@ class _Reader(pickle.Unpickler):
         return known
 
 
-class _Array:
-    """Stands in for numpy.ndarray."""
-
-    value: Any = None
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, dtype, fortran, raw = state
-        flat = np.frombuffer(raw, dtype.exact())
-        self.value = flat.reshape(shape, order="F" if fortran else "C")
-
-
-class _Dtype:
-    """Stands in for numpy.dtype; whole numbers alone."""
-
-    def __init__(self, code: Any, *_: Any):
-        self.code = _text(code).lstrip("<>=|")
-        self.order = "<" if _text(code)[:1] not in "<>" else _text(code)[0]
-        if self.code not in INTEGERS:
-            raise ValueError(f"an array of type {self.code!r}; allowed are whole numbers")
-
-    def __setstate__(self, state: Any) -> None:
-        self.order = ">" if _text(state[1]) == ">" else "<"
-
-    def exact(self) -> np.dtype:
-        return np.dtype(self.order + self.code)
-
-
-class _Call:
-    """Stands in for a function; a pickle can call it and cannot change it."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Callable[..., Any]):
-        self._function = function
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._function(*arguments)
-
-    def __setstate__(self, state: Any) -> None:
-        raise TypeError("it tries to change a function")
-
-
-def _reconstruct(*_: Any) -> _Array:
-    return _Array()
-
-
-def _encode(text: str, codec: Any) -> bytes:
-    """How Python 3 writes bytes in protocol 2."""
-    if _text(codec) not in ("latin1", "latin-1"):
-        raise ValueError(f"bytes in the code {codec!r}")
-    return text.encode("latin-1")
-
-
-def _from_buffer(raw: Any, dtype: _Dtype, shape: Any, order: Any) -> _Array:
-    """How numpy writes an array in protocol 5."""
-    array = _Array()
-    array.__setstate__((1, shape, dtype, order == "F", raw))
-    return array
-
-
-def _text(value: Any) -> str:
+def _text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def _value(value: Any) -> Any:
-    return value.value if isinstance(value, _Array) else value
-
-
-_KNOWN: dict[str, Any] = {
-    "numpy.ndarray": _Array,
-    "numpy.dtype": _Dtype,
-    "_codecs.encode": _Call(_encode),
-}
-for _core in ("numpy.core", "numpy._core"):  # before and since numpy 2
-    _KNOWN[f"{_core}.multiarray._reconstruct"] = _Call(_reconstruct)
-    _KNOWN[f"{_core}.numeric._frombuffer"] = _Call(_from_buffer)

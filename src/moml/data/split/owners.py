@@ -1,7 +1,8 @@
-"""Rows by their owner, and owners by a column of a table."""
+"""The rows of each owner, and clients by a column of a table."""
 
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Shaped
@@ -12,16 +13,16 @@ Rows = list[Int[np.ndarray, " _"]]  # of each client, different sizes
 
 
 class Column(NamedTuple):
-    """The clients of a table's column: their names, in the column's own type, and their rows."""
+    """The clients of a table's column: their names, in the column's type, and their rows."""
 
     names: Shaped[np.ndarray, " clients"]
     rows: Rows
 
 
-def by_column(values: Any) -> Column:
+def by_column(values: Iterable[object]) -> Column:
     """One client for each value of a table's column [rows], in the order of first appearance.
 
-    So rows that are appended later never change a client's number. Missing values are refused.
+    Rows that are appended later never change a client's number. Missing values are refused.
 
     >>> clients = by_column(["york", "bath", "york"])
     >>> clients.names.tolist(), [mine.tolist() for mine in clients.rows]
@@ -29,14 +30,14 @@ def by_column(values: Any) -> Column:
     """
     column = np.asanyarray(values) if hasattr(values, "__array__") else np.fromiter(values, object)
     if column.ndim != 1 or not len(column):
-        raise DataError(f"a column of clients must be [rows], and not empty; given {column.shape}")
+        raise DataError(f"a column of clients must be [rows], and not empty; got {column.shape}")
     missing = np.flatnonzero([_missing(value) for value in column] | np.ma.getmaskarray(column))
     if len(missing):
         raise DataError(
-            f"{len(missing):,} of {len(column):,} rows name no client, the first is row "
-            f"{missing[0]}; leave them out or give them a name"
+            f"every row must name a client; got {len(missing):,} of {len(column):,} rows without "
+            f"a name, the first is row {missing[0]}"
         )
-    number: dict[Any, int] = {}
+    number: dict[object, int] = {}
     try:
         owner = np.array([number.setdefault(value, len(number)) for value in column])
     except TypeError as error:
@@ -56,7 +57,7 @@ def owned(owner: Int[np.ndarray, " rows"], owners: int) -> Rows:
     return [order[start:end] for start, end in pairwise(ends)]
 
 
-def _missing(value: Any) -> bool:
+def _missing(value: object) -> bool:
     """None, NaN, NaT, an empty text; pandas' NA, which will not be compared."""
     try:
         return (

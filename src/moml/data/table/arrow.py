@@ -1,28 +1,38 @@
-"""Arrow arrays to numpy, a record batch at a time: what a column's type means here."""
+"""Arrow arrays to numpy, a record batch at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int32
 
 from moml.errors import DataError
 
-MISSING: dict[str, Any] = {"number": np.nan, "flag": np.nan, "time": np.datetime64("NaT")}
-DTYPE: dict[str, str] = {"number": "f4", "flag": "f4", "time": "M8[us]"}
+# pyarrow is imported where it is used, so its types have names here
+Arrow = Any  # an array, a record batch, a table, a data type
+Schema = Any
+
+MISSING = {
+    "number": np.float32(np.nan),
+    "flag": np.float32(np.nan),
+    "time": np.datetime64("NaT", "us"),
+    "text": np.int32(-1),
+}
 
 
 class Chunk(NamedTuple):
-    """Some rows of a column: kind number, flag, time (numpy arrays), text (a dictionary array).
+    """Some rows of a column: number, flag, time (numpy arrays) or text (a dictionary array).
 
-    Kind empty: `rows` missing values of no known type; refused: `values` is the type's name.
+    Kind "empty" is `rows` missing values; of kind "refused" `values` is the name of its type.
     """
 
     kind: str
-    values: Any
+    values: Arrow
     rows: int
 
 
-def arrow() -> Any:
+def arrow() -> ModuleType:
     """The module pyarrow, or a DataError that says how to get it."""
     try:
         import pyarrow
@@ -33,7 +43,7 @@ def arrow() -> Any:
     return pyarrow
 
 
-def chunk_of(array: Any, as_text: bool) -> Chunk:
+def chunk_of(array: Arrow, as_text: bool) -> Chunk:
     """A chunk from an arrow array, or from a chunked one."""
     pa = arrow()
     if isinstance(array, pa.ChunkedArray):
@@ -64,9 +74,8 @@ def chunk_of(array: Any, as_text: bool) -> Chunk:
         counts = array.cast(pa.int32() if given.bit_width == 32 else pa.int64())
         return Chunk("number", counts.to_numpy(zero_copy_only=False) / unit, rows)
     if types.is_decimal(given) or types.is_float16(given):
-        return chunk_of(
-            array.cast(pa.float64() if types.is_decimal(given) else pa.float32()), as_text
-        )
+        wider = pa.float64() if types.is_decimal(given) else pa.float32()
+        return chunk_of(array.cast(wider), as_text)
     if types.is_integer(given) or types.is_floating(given):
         if as_text:
             return Chunk("text", _numbers_coded(array), rows)
@@ -74,21 +83,21 @@ def chunk_of(array: Any, as_text: bool) -> Chunk:
     return Chunk("refused", str(given), rows)
 
 
-def joined(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Any]:
+def joined(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Arrow]:
     """Kind, values and words of a column from its chunks, which are empty or of one kind.
 
     With `dates`, texts that all are dates of the form 2024-12-31 become times.
     """
-    kind = next(chunk.kind for chunk in chunks if chunk.kind != "empty")
+    kind = next((chunk.kind for chunk in chunks if chunk.kind != "empty"), "number")
     if kind == "text":
         return _texts(chunks, dates)
-    fill = lambda rows: np.full(rows, MISSING[kind], DTYPE[kind])
-    parts = [fill(chunk.rows) if chunk.kind == "empty" else chunk.values for chunk in chunks]
+    fill = lambda chunk: np.full(chunk.rows, MISSING[kind])
+    parts = [fill(chunk) if chunk.kind == "empty" else chunk.values for chunk in chunks]
     values = np.concatenate(parts) if len(parts) > 1 else parts[0]
     return kind, values, None
 
 
-def number_word(value: Any) -> str:
+def number_word(value: np.floating | np.integer) -> str:
     """A number of numpy as a text: 7.0 is '7'.
 
     >>> number_word(np.float32(7)), number_word(np.float32(0.1))
@@ -98,57 +107,66 @@ def number_word(value: Any) -> str:
     return f"{value:.0f}" if whole else str(value)
 
 
-def _texts(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Any]:
+def gathered(
+    batches: Iterable[Arrow], names: Sequence[str], text: frozenset[str]
+) -> tuple[dict[str, list[Chunk]], int]:
+    """The columns of record batches, and the number of rows; those in `text` are text."""
+    parts: dict[str, list[Chunk]] = {name: [] for name in names}
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        for name, array in zip(names, batch.columns, strict=True):
+            parts[name].append(chunk_of(array, name in text))
+    return parts, rows
+
+
+def unified(chunks: Sequence[Chunk]) -> tuple[Int32[np.ndarray, " rows"], Arrow]:
+    """The codes of a text column, -1 where it is missing, and the words they stand for."""
     pa = arrow()
     coded = [chunk.values for chunk in chunks if chunk.kind == "text"]
-    unified = iter(pa.chunked_array(coded).unify_dictionaries().chunks)
-    codes, words = [], coded[0].dictionary
-    for chunk in chunks:
-        if chunk.kind == "empty":
-            codes.append(np.full(chunk.rows, -1, np.int32))
-            continue
-        part = next(unified)
-        words = part.dictionary
-        codes.append(part.indices.fill_null(-1).to_numpy())
-    values = np.concatenate(codes)
+    parts = pa.chunked_array(coded).unify_dictionaries().chunks
+    codes = (part.indices.fill_null(-1).to_numpy() for part in parts)
+    fill = lambda chunk: np.full(chunk.rows, MISSING["text"])
+    found = [next(codes) if chunk.kind == "text" else fill(chunk) for chunk in chunks]
+    return np.concatenate(found), parts[-1].dictionary
+
+
+def cast(words: Arrow, type_: Arrow) -> Arrow | None:
+    """The words as values of this type; None if they are not all of it."""
+    try:
+        words[:1].cast(type_)  # refuses most columns at once
+        return words.cast(type_)
+    except arrow().ArrowInvalid:
+        return None
+
+
+def _texts(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Arrow]:
+    pa, (values, words) = arrow(), unified(chunks)
     blank = pa.compute.equal(pa.compute.utf8_trim_whitespace(words), "").to_numpy(False)
     if blank.any():
         values = np.where(np.append(blank, False)[values], np.int32(-1), values)
-    moments = _moments(words.filter(~blank)) if dates else None
-    if moments is not None:
-        at = np.full(len(words) + 1, np.datetime64("NaT"), "M8[us]")
-        at[:-1][~blank] = moments
-        return "time", at[values], None
+    known = words.filter(~blank)
+    for zone in (None, "UTC") if dates and len(known) else ():
+        moments = cast(known, pa.timestamp("us", zone))
+        if moments is not None:
+            at = np.full(len(words) + 1, np.datetime64("NaT"), "M8[us]")
+            at[:-1][~blank] = moments.to_numpy(zero_copy_only=False).astype("M8[us]")
+            return "time", at[values], None
     return "text", values, words
 
 
-def _moments(words: Any) -> np.ndarray | None:
-    """The times that all these texts name, if they do."""
-    pa = arrow()
-    for few in (words[:1], words):  # the first refuses most columns at once
-        for zone in (None, "UTC"):
-            try:
-                moments = few.cast(pa.timestamp("us", zone))
-                break
-            except pa.ArrowInvalid:
-                continue
-        else:
-            return None
-    return moments.to_numpy(zero_copy_only=False).astype("M8[us]") if len(words) else None
-
-
-def _is_text(given: Any) -> bool:
+def _is_text(given: Arrow) -> bool:
     types = arrow().types
     return types.is_string(given) or types.is_large_string(given) or types.is_string_view(given)
 
 
-def _coded(array: Any) -> Any:
+def _coded(array: Arrow) -> Arrow:
     pa = arrow()
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return coded.cast(pa.dictionary(pa.int32(), pa.string()))
 
 
-def _numbers_coded(array: Any) -> Any:
+def _numbers_coded(array: Arrow) -> Arrow:
     """Numbers as texts, the same whether stored as whole numbers or not."""
     pa = arrow()
     if not pa.types.is_floating(array.type):

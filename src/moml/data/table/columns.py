@@ -1,48 +1,49 @@
-"""What a model knows of a table's columns: learned on training rows, kept with it as JSON.
+"""The description of a table's columns: learned on training rows, saved with a model as JSON.
 
 `learn_columns` describes the inputs and the target; `Columns.encode` and `Columns.target` turn any
-table with these columns into arrays by that description.
+table with these columns into arrays.
 """
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from moml.data.table.arrow import arrow
+from moml.data.table.arrow import MISSING, arrow
 from moml.data.table.frame import NOTHING, Column, Table
 from moml.data.table.inputs import CYCLES, Features, Input, Scale, encode, learn, recoded
 from moml.data.table.target import Rows, Target, learn_target
 from moml.errors import DataError
+from moml.types import Record
 
-BLOCK = 1 << 13  # rows that are encoded at a time, in a processor's cache
-ROWS = 20  # fewer may well be counted by chance
+BLOCK = 1 << 13  # rows encoded at a time, to fit in a processor's cache
+ROWS = 20  # fewer may be consecutive by chance
 FORMAT = 1  # of the JSON below
 DATE = re.compile(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}")
-KINDS = {"number": "number", "time": "date", "text": "text"}  # in words
+KINDS = {"number": "number", "time": "date", "text": "text"}  # and their names in errors
 
 
 class Columns(NamedTuple):
     """Inputs and target; `left_out` says of every other column why it is no input."""
 
     inputs: tuple[Input, ...]
-    target: Target  # a call gives the target of a table's rows
+    target: Target  # a callable: the target of a table's rows
     left_out: dict[str, str]
 
     @property
     def features(self) -> list[str]:
-        """Names of what `encode` gives, in its order."""
+        """Names of the features, in the order of `encode`."""
         return [name for given in self.inputs for name in given.features]
 
     @property
     def names(self) -> list[str]:
-        """The input columns, which a table must have to be predicted."""
+        """The input columns, which a table to predict must have."""
         return [given.name for given in self.inputs]
 
     @property
     def text(self) -> list[str]:
-        """What `read_table` must take as text, so that it is read as it was in training."""
+        """The columns that `read_table` must read as text, as in training."""
         texts = [given.name for given in self.inputs if given.kind == "text"]
         return texts + ([self.target.name] if self.target.kind == "text" else [])
 
@@ -55,22 +56,19 @@ class Columns(NamedTuple):
         >>> columns.features, columns.encode(table).tolist()
         (['x', 'c=a', 'c=b'], [[-1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
         """
-        fitting = [recoded(given, _fitting(given, table, rows)) for given in self.inputs]
+        columns = [recoded(given, _fitting(given, table, rows)) for given in self.inputs]
         count = table.rows if rows is None else len(rows)
         x = np.empty((count, len(self.features)), np.float32)
         for first in range(0, count, BLOCK):
-            block = slice(first, first + BLOCK)
-            features = [
-                feature
-                for given, column in zip(self.inputs, fitting, strict=True)
-                for feature in encode(given, column._replace(values=column.values[block]))
-            ]
-            for i, feature in enumerate(features):
-                x[block, i] = feature
+            block, i = slice(first, first + BLOCK), 0
+            for given, column in zip(self.inputs, columns, strict=True):
+                for feature in encode(given, column._replace(values=column.values[block])):
+                    x[block, i] = feature
+                    i += 1
         return x
 
     def remarks(self, table: Table) -> list[str]:
-        """What this table has that training had not, and what becomes of it; one line each."""
+        """Values of this table that training had not, and how they are encoded; one line each."""
         lines = []
         for given in self.inputs:
             column = _fitting(given, table, None)
@@ -86,23 +84,22 @@ class Columns(NamedTuple):
                     lines.append(f"column {given.name}: {said}; taken as none")
         return lines
 
-    def to_json(self) -> dict[str, Any]:
-        """As a dictionary that JSON can hold."""
+    def to_json(self) -> Record:
+        """The description as a JSON object."""
         plain = lambda part: part._asdict() | {"scale": part.scale._asdict()}
-        inputs = [plain(given) for given in self.inputs]
-        given = {"inputs": inputs, "target": plain(self.target), "left_out": self.left_out}
-        return {"format": FORMAT} | given
+        inputs, target = [plain(given) for given in self.inputs], plain(self.target)
+        return {"format": FORMAT, "inputs": inputs, "target": target, "left_out": self.left_out}
 
     @classmethod
-    def from_json(cls, given: dict[str, Any]) -> "Columns":
-        """From such a dictionary."""
-        found = given.get("format")
-        if found != FORMAT:
-            raise DataError(f"columns of format {found!r}; this version of moml reads {FORMAT}")
+    def from_json(cls, given: Record) -> "Columns":
+        """The description from a JSON object."""
+        if given.get("format") != FORMAT:
+            found = given.get("format")
+            raise DataError(f"columns must be of format {FORMAT}; got {found!r}")
         inputs = tuple(Input(**_parsed(part)) for part in given["inputs"])
         target = Target(**_parsed(given["target"]))
         if not (all(map(_sound, inputs)) and _sound(target)):
-            raise DataError("columns of other types than moml writes")
+            raise DataError("the description of the columns has values of wrong types")
         return cls(inputs, target, dict(given["left_out"]))
 
 
@@ -115,10 +112,11 @@ def learn_columns(
     rows: Rows = None,
     classification: bool = False,
 ) -> Columns:
-    """The columns by these rows of the table, those of the training tasks; all by default.
+    """Describe the columns by `rows` of the table, those of the training tasks; by default all.
 
-    Inputs are all columns but the target and those excluded, which the task and the weight should
-    be, or the ones given. Texts and truth values as target mean classes, numbers do if asked for.
+    Inputs are the ones given, or all columns except the target and those in `exclude`, where the
+    task and the weight belong. A target of texts or truth values has classes; one of numbers has
+    if `classification`.
     """
     rows = np.arange(table.rows) if rows is None else rows
     known, apart = learn_target(table, target, rows, classification), {target, *exclude}
@@ -142,40 +140,35 @@ def learn_columns(
 
 
 def _counts(column: Column) -> bool:
-    """Whether a column has the numbers of the rows, as tables that were saved with them do."""
+    """Whether a column has the row numbers, as in tables saved with an index."""
     values = column.values
-    return (
-        column.kind == "number"
-        and values.dtype.kind in "iu"
-        and len(values) > ROWS
-        and bool((np.diff(values) == 1).all())
-    )
+    whole = column.kind == "number" and values.dtype.kind in "iu" and len(values) > ROWS
+    return whole and bool((np.diff(values) == 1).all())
 
 
-def _parsed(part: dict[str, Any]) -> dict[str, Any]:
+def _parsed(part: Record) -> Record:
     """The fields of a NamedTuple from its JSON."""
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in part.items()}
     return fields | {"scale": Scale(**part["scale"])}
 
 
 def _sound(part: Input | Target) -> bool:
-    """Whether what came from JSON is of the right types."""
-    words = (part.name, *(part.classes if isinstance(part, Target) else part.words))
-    known = ("number", "text", "flag") if isinstance(part, Target) else tuple(KINDS)
-    cycles = () if isinstance(part, Target) else part.cycles
-    return (
-        all(isinstance(word, str) for word in words)
-        and part.kind in known
-        and all(type(number) in (int, float) for number in part.scale)
-        and set(cycles) <= set(CYCLES)
-    )
+    """Whether values from JSON are of the right types."""
+    if isinstance(part, Target):
+        good, words = part.kind in ("number", "text", "flag"), part.classes
+    else:
+        good, words = part.kind in KINDS and set(part.cycles) <= set(CYCLES), part.words
+    good &= all(isinstance(word, str) for word in (part.name, *words))
+    return good and all(type(number) in (int, float) for number in part.scale)
 
 
 def _fitting(given: Input, table: Table, rows: Rows) -> Column:
-    """The column of an input, if it is of its kind; one without any value is of every kind."""
+    """The column of an input, which must be of its kind unless it has no value at all."""
     name = given.name
     if table.left_out.get(name) == NOTHING:
-        return _missing(given.kind, table.rows if rows is None else len(rows))
+        count = table.rows if rows is None else len(rows)
+        nothing = arrow().array([], arrow().string())
+        return Column(given.kind, np.full(count, MISSING[given.kind]), nothing)
     column = table.column(name)
     kind = "number" if column.kind == "flag" else column.kind
     if kind != given.kind:
@@ -185,16 +178,8 @@ def _fitting(given: Input, table: Table, rows: Rows) -> Column:
     return column if rows is None else column._replace(values=column.values[rows])
 
 
-def _missing(kind: str, rows: int) -> Column:
-    if kind == "text":
-        return Column(kind, np.full(rows, -1, np.int32), arrow().array([], arrow().string()))
-    if kind == "time":
-        return Column(kind, np.full(rows, "NaT", "M8[us]"))
-    return Column(kind, np.full(rows, np.nan, np.float32))
-
-
 def _no_dates(table: Table, name: str, column: Column) -> None:
-    """Dates that may have the day or the month first are not guessed at."""
+    """Refuse dates that may have the day or the month first."""
     if column.kind != "text":
         return
     row = int(np.argmin(column.missing))

@@ -1,13 +1,21 @@
-"""CSV by blocks, with types guessed from the first block; `csv_survey` decides where they fail."""
+"""CSV in one pass: pyarrow guesses types from the first block, and what it fails on is text first.
+
+The type of a text column is decided by its distinct words. If all are whole numbers, truth values,
+dates or numbers, that is its type. If more than half of the cells are numbers (or dates), the
+others are mistakes and refused, unless the column has few distinct words and those that are no
+numbers are all frequent: 0, 1, 2, 3+. All other columns remain text.
+"""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool
 
-from moml.data.table.arrow import arrow
+from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, cast, chunk_of, gathered, unified
 from moml.errors import DataError
 
 BLOCK = 1 << 22  # bytes
@@ -15,19 +23,21 @@ BLANK = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "
 BLANK += ["<NA>", "<na>"]
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity|nan)$"
 DATE = r"^\d{4}-\d\d-\d\d([T ].*)?$"
-FORMS = (NUMBER, DATE)
+CLOCK = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 CELL = 40  # characters of a wrong cell that an error shows
+FEW = 32  # distinct words of a column that may be categories though most are numbers
+OFTEN = 0.01  # of the rows must have each category that is no number, and two rows
 
 
 class Dialect(NamedTuple):
-    """What stands between cells, and how many columns there are."""
+    """The separator between cells, and the names of all columns."""
 
     separator: str
-    columns: int
+    names: tuple[str, ...]
 
 
-def csv_schema(path: Path) -> tuple[Any, Dialect]:
-    """Names, and types as far as the first block tells; how the file is written."""
+def csv_schema(path: Path) -> tuple[Schema, Dialect]:
+    """Names, and types as far as the first block shows; how the file is written."""
     pa = arrow()
     with pa.input_stream(str(path), compression="detect") as stream:
         head = stream.read(1 << 16)
@@ -37,116 +47,205 @@ def csv_schema(path: Path) -> tuple[Any, Dialect]:
     line = next((line for line in lines if line.strip()), "")
     if not line:
         raise DataError(f"{path} is empty")
-    separator = max(",;\t|", key=re.sub('"[^"]*"', "", line).count)
-    schema = next(named(path, _first(path, separator)))
-    numbers = pa.compute.match_substring_regex(pa.array(schema.names), NUMBER)
-    if all(numbers.to_pylist()):
+    dialect = Dialect(max(",;\t|", key=re.sub('"[^"]*"', "", line).count), ())
+    try:
+        with _reader(path, dialect) as reader:
+            schema = reader.schema
+    except pa.ArrowInvalid as error:
+        raise _named(path, dialect, error) from error
+    if all(_matches(pa.array(schema.names), NUMBER)):
         raise DataError(f"{path}: the first row must have the columns' names; it has numbers")
-    return schema, Dialect(separator, len(schema.names))
+    return schema, dialect._replace(names=tuple(schema.names))
 
 
-def _first(path: Path, separator: str) -> Iterator[Any]:
-    with reader_of(path, Dialect(separator, 0), use_threads=False) as reader:
-        yield reader.schema
-
-
-def guessed(schema: Any, text: frozenset[str]) -> dict[str, Any]:
-    """The type of each column as the first block has it."""
+def csv_chunks(
+    path: Path, dialect: Dialect, schema: Schema, columns: Sequence[str], text: frozenset[str]
+) -> tuple[dict[str, list[Chunk]], int]:
+    """The columns that are asked for, and the number of rows."""
     pa = arrow()
     plain = lambda t: texts() if pa.types.is_string(t) or pa.types.is_binary(t) else t
-    return {f.name: texts() if f.name in text else plain(f.type) for f in schema}
+    types = {f.name: texts() if f.name in text else plain(f.type) for f in schema}
+    while True:
+        try:
+            found, rows = gathered(csv_batches(path, dialect, types, columns), columns, text)
+            break
+        except pa.ArrowInvalid as error:
+            column = re.match(r"In CSV column #(\d+)", str(error))
+            if not column:
+                raise
+            types[dialect.names[int(column[1])]] = texts()  # later rows do not fit the guess
+    for name in columns:
+        if name not in text and any(chunk.kind == "text" for chunk in found[name]):
+            found[name] = _decided(f"{path}, column {name}", found[name])
+    return found, rows
+
+
+def csv_types(
+    path: Path, dialect: Dialect, columns: Sequence[str], text: frozenset[str]
+) -> dict[str, Arrow]:
+    """For each column the first type that all its cells can be cast to."""
+    pa = arrow()
+    left = {name: [] if name in text else [pa.null(), *_types()] for name in columns}
+    for batch in csv_batches(path, dialect, dict.fromkeys(columns, texts()), columns):
+        for name, array in zip(columns, batch.columns, strict=True):
+            words = pa.compute.utf8_trim_whitespace(array.dictionary)
+            left[name] = [type_ for type_ in left[name] if _cast(words, type_) is not None]
+    return {name: [*types, pa.string()][0] for name, types in left.items()}
 
 
 def csv_batches(
     path: Path,
     dialect: Dialect,
-    types: dict[str, Any],
+    types: dict[str, Arrow],
     columns: Sequence[str],
-    raw: bool = False,
-) -> Iterator[Any]:
-    """Record batches with the columns in this order; raw: only what is not there is missing."""
-    pa = arrow()
-    with reader_of(path, dialect, types, columns, blank=[""] if raw else BLANK) as reader:
-        last = None
-        for batch in reader:
-            if batch.num_rows:
-                last = batch
-            yield batch
-    if last is not None and pa.types.is_dictionary(last.columns[-1].type):
-        _closed(path, dialect, last.columns[-1][-1].as_py())
-
-
-def _closed(path: Path, dialect: Dialect, cell: str | None) -> None:
-    """A quote that is never closed takes the rest of the file into the last cell of a row."""
-    lines = (cell or "").splitlines()[1:]
-    cells = dialect.columns - 1
+    blank: Sequence[str] = BLANK,
+) -> Iterator[Arrow]:
+    """Record batches with the columns in this order; cells equal to one of `blank` are missing."""
+    last = None
+    try:
+        with _reader(path, dialect, types, columns, blank) as reader:
+            for batch in reader:
+                last = batch if batch.num_rows else last
+                yield batch
+    except arrow().ArrowInvalid as error:
+        raise _named(path, dialect, error) from error
+    if last is None or not arrow().types.is_dictionary(last.columns[-1].type):
+        return
+    # a quote that is never closed takes the rest of the file into the last cell of a row
+    lines = (last.columns[-1][-1].as_py() or "").splitlines()[1:]
+    cells = len(dialect.names) - 1
     if cells and lines and all(line.count(dialect.separator) == cells for line in lines):
         raise DataError(
             f"{path}: a quote in the last column has no end; it holds the last {len(lines):,} rows"
         )
 
 
-def reader_of(
+def is_number(words: Arrow) -> Bool[np.ndarray, " words"]:
+    """Which of the words look like numbers."""
+    return _matches(_trimmed(words), NUMBER)
+
+
+def texts() -> Arrow:
+    """The arrow type of text here."""
+    return arrow().dictionary(arrow().int32(), arrow().string())
+
+
+def _reader(
     path: Path,
     dialect: Dialect,
-    types: dict[str, Any] | None = None,
+    types: dict[str, Arrow] | None = None,
     columns: Sequence[str] | None = None,
     blank: Sequence[str] = BLANK,
-    **reading: Any,
-) -> Any:
+    use_threads: bool = True,
+) -> Arrow:
     """A stream of record batches; without types they are guessed from the first block."""
     from pyarrow import csv
 
     return csv.open_csv(
         str(path),
-        csv.ReadOptions(block_size=BLOCK, **reading),
+        csv.ReadOptions(block_size=BLOCK, use_threads=use_threads),
         csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
         csv.ConvertOptions(
-            column_types=types,
-            include_columns=columns,
-            null_values=blank,
-            strings_can_be_null=True,
+            column_types=types, include_columns=columns, null_values=blank, strings_can_be_null=True
         ),
     )
 
 
-def doubtful(arrays: Iterable[Any]) -> bool:
-    """Whether more than half of a column's texts, dictionary arrays, are numbers or are dates."""
+def _types() -> list[Arrow]:
+    """The types that words may have, in the order of preference."""
     pa = arrow()
-    cells, like = 0, np.zeros(2, int)
-    for array in arrays:
-        codes = array.indices.drop_null().to_numpy()
-        count = np.bincount(codes, minlength=len(array.dictionary))
-        words = pa.compute.utf8_trim_whitespace(array.dictionary)
-        fits = [pa.compute.match_substring_regex(words, form).to_numpy(False) for form in FORMS]
-        cells += len(codes)
-        like += [int(count[fit].sum()) for fit in fits]
-    return bool((2 * like > cells).any())
+    moments = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
+    return [pa.int64(), pa.bool_(), *moments, pa.time32("s"), pa.float64()]
 
 
-def texts() -> Any:
-    """The arrow type of text here."""
+def _cast(words: Arrow, type_: Arrow) -> Arrow | None:
+    """The words as values of this type; None if they are not all of it."""
     pa = arrow()
-    return pa.dictionary(pa.int32(), pa.string())
+    if pa.types.is_null(type_):
+        return words if words.null_count == len(words) else None
+    if pa.types.is_time(type_):  # arrow casts times in a CSV alone
+        if not all(_matches(words.drop_null(), CLOCK)):
+            return None
+        midnight = pa.compute.binary_join_element_wise("1970-01-01", words, "T")
+        return midnight.cast(pa.timestamp("s")).cast(pa.int64()).cast(pa.int32()).cast(type_)
+    return cast(words, type_)
 
 
-def named(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; a row with too many or too few cells is named.
+def _decided(place: str, chunks: list[Chunk]) -> list[Chunk]:
+    """The chunks of a text column, cast if all of its words have one type."""
+    pa = arrow()
+    codes, words = unified(chunks)
+    words = _trimmed(words)
+    for type_ in _types():
+        values = _cast(words, type_)
+        if values is not None:
+            return [chunk_of(values.take(pa.array(codes, mask=codes < 0)), False)]
+    counts = np.bincount(codes[codes >= 0], minlength=len(words))
+    counts[words.is_null().to_numpy(False)] = 0
+    numbers, dates = (_matches(words, form) for form in (NUMBER, DATE))
+    odd = counts[~numbers & (counts > 0)]
+    few = np.count_nonzero(counts) <= FEW and len(odd)
+    if few and odd.min() >= max(2, OFTEN * counts.sum()):
+        return chunks
+    for kind, fits in {"number": numbers, "date": dates}.items():
+        like = int(counts[fits].sum())
+        if 2 * like <= counts.sum():
+            continue
+        as_ = f"as {like:,} of {counts.sum():,} values are"
+        wrong = int(np.argmax(~fits & (counts > 0)))
+        if like == counts.sum():  # dates of two forms, or no day of the calendar
+            moments = [type_ for type_ in _types() if pa.types.is_timestamp(type_)]
+            wrong, as_ = max(_first_bad(words, type_) for type_ in moments), "as the others are"
+        row, cell = int(np.argmax(codes == wrong)), _short(words[wrong].as_py())
+        raise DataError(f"{place}, row {row + 1:,}: {cell} is not a {kind}, {as_}")
+    return chunks
 
-    Without threads an error of the parser names its row, counting the header.
+
+def _first_bad(words: Arrow, type_: Arrow) -> int:
+    """The first word that makes the cast fail, which it does."""
+    fails = lambda n: _cast(words[:n], type_) is None
+    return bisect_left(range(1, len(words)), True, key=fails)
+
+
+def _trimmed(words: Arrow) -> Arrow:
+    """Words without spaces around them; None for words of spaces alone."""
+    compute = arrow().compute
+    trimmed = compute.utf8_trim_whitespace(words)
+    return compute.if_else(compute.equal(trimmed, ""), None, trimmed)
+
+
+def _matches(words: Arrow, form: str) -> np.ndarray:
+    fits = arrow().compute.match_substring_regex(words, form)
+    return fits.fill_null(False).to_numpy(zero_copy_only=False)
+
+
+def _named(path: Path, dialect: Dialect, error: Exception) -> Exception:
+    """The error of a row whose cells are too many, too few or not UTF-8, found by reading again.
+
+    A parser's error names its row only where arrow reads without threads.
     """
+    column = re.match(r"In CSV column #(\d+).*invalid UTF8", str(error))
+    if not column and "CSV conversion error" in str(error):
+        return error
+    binary, start = dict.fromkeys(dialect.names, arrow().binary()), 0
+    at = int(column[1]) if column else -1
     try:
-        yield from batches
-    except arrow().ArrowInvalid as error:
-        found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", str(error), re.S)
-        if not found:
-            raise
-        row, names, cells, line = found.groups()
-        raise DataError(
-            f"{path}, row {int(row) - 1:,}: {cells} instead of {names} cells: {short(line)}"
-        ) from error
+        with _reader(path, dialect, binary, use_threads=False) as reader:
+            for batch in reader:
+                cells = batch.columns[at].to_pylist() if column else ()
+                for row, cell in enumerate(cells, start + 1):
+                    if cell is not None and cell.decode(errors="ignore").encode() != cell:
+                        place = f"{path}, column {dialect.names[at]}, row {row:,}"
+                        return DataError(f"{place}: {cell!r} is not UTF-8; save the file as UTF-8")
+                start += batch.num_rows
+    except arrow().ArrowInvalid as again:
+        found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", str(again), re.S)
+        if found:
+            number, names, count, line = found.groups()  # the header is row 1
+            said = f"{count} instead of {names} cells: {_short(line)}"
+            return DataError(f"{path}, row {int(number) - 1:,}: {said}")
+    return error
 
 
-def short(cell: str) -> str:
-    """A cell as an error shows it."""
+def _short(cell: str) -> str:
     return repr(cell if len(cell) <= CELL else cell[:CELL] + "...")

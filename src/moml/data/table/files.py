@@ -1,15 +1,13 @@
-"""The files that tables come in: which format, which files of a folder, their rows by batches."""
+"""Table files: their formats, the files of a folder, and their rows by batches."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
-from moml.data.table.arrow import Chunk, arrow, chunk_of
-from moml.data.table.csv_files import csv_batches, csv_schema, doubtful, guessed
-from moml.data.table.csv_survey import surveyed
+from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, gathered
+from moml.data.table.csv_files import Dialect, csv_chunks, csv_schema
 from moml.errors import DataError
 
 ENDINGS = {
@@ -18,7 +16,7 @@ ENDINGS = {
     "arrow": (".arrow", ".feather", ".ipc"),
 }
 NAMED = 20  # columns that an error lists
-ROWS = 1 << 16  # of a batch, where we may choose
+ROWS = 1 << 16  # of a batch, in formats where it can be chosen
 
 
 def format_of(path: str | PathLike[str]) -> str:
@@ -36,7 +34,7 @@ def format_of(path: str | PathLike[str]) -> str:
 
 
 def files_of(path: str | PathLike[str]) -> list[Path]:
-    """The file itself, or the table files of a folder by name; hidden ones and _others are none."""
+    """The file itself, or the table files of a folder, sorted; names with . or _ first are not."""
     path = Path(path)
     if not path.exists():
         raise DataError(f"{path} does not exist")
@@ -55,7 +53,7 @@ def chunks_of(
     path: Path, columns: Sequence[str] | None, text: frozenset[str]
 ) -> tuple[dict[str, list[Chunk]], int]:
     """The columns of a file that are asked for, and its number of rows."""
-    with told(path):
+    with errors_named(path):
         schema, dialect = schema_of(path)
         names = schema.names
         twice = [name for name in names if names.count(name) > 1]
@@ -65,18 +63,12 @@ def chunks_of(
         for name in wanted:
             if name not in names:
                 raise no_column(str(path), name, names)
-        if format_of(path) != "csv":
-            return _gathered(batches(path, schema, wanted), wanted, text)
-        read = lambda types: _gathered(csv_batches(path, dialect, types, wanted), wanted, text)
-        try:
-            found = read(guessed(schema, text))
-            unsure = [name for name in wanted if name not in text and _doubtful(found[0][name])]
-        except arrow().ArrowInvalid:  # of later rows, which the types were not guessed from
-            unsure = wanted
-        return read(surveyed(path, dialect, wanted, text)) if unsure else found
+        if dialect is not None:
+            return csv_chunks(path, dialect, schema, wanted, text)
+        return gathered(batches(path, schema, wanted), wanted, text)
 
 
-def schema_of(path: Path) -> tuple[Any, Any]:
+def schema_of(path: Path) -> tuple[Schema, Dialect | None]:
     """The columns of a file; of a CSV also how it is written."""
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
@@ -91,17 +83,29 @@ def schema_of(path: Path) -> tuple[Any, Any]:
         return reader.schema, None
 
 
-def batches(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
+def batches(path: Path, schema: Schema, columns: Sequence[str]) -> Iterator[Arrow]:
     """Record batches of a Parquet or Arrow file, with the columns in this order."""
-    for batch in (_parquet if format_of(path) == "parquet" else _arrow)(path, schema, columns):
-        batch = batch.select(list(columns))
-        batch.validate(full=True)  # what a damaged file says of itself would be believed otherwise
-        yield batch
+    if format_of(path) == "parquet":
+        from pyarrow import parquet
+
+        types = arrow().types
+        texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
+        reader = parquet.ParquetFile(path, read_dictionary=texts)
+        found = reader.iter_batches(ROWS, columns=list(columns))
+    else:
+        reader = _opened(path)
+        stream = isinstance(reader, arrow().ipc.RecordBatchStreamReader)
+        found = reader if stream else map(reader.get_batch, range(reader.num_record_batches))
+    with reader:
+        for batch in found:
+            batch = batch.select(list(columns))
+            batch.validate(full=True)  # the offsets of a damaged file may point anywhere
+            yield batch
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """What arrow and the system raise, as one line that names the file."""
+def errors_named(path: Path) -> Iterator[None]:
+    """Turn errors of arrow and the system into one line that names the file."""
     pa = arrow()
     try:
         yield
@@ -111,48 +115,14 @@ def told(path: Path) -> Iterator[None]:
 
 
 def no_column(place: str, name: str, names: Sequence[str]) -> DataError:
-    """The error of a column that is not there, which says what is."""
+    """The error of a missing column, which lists those there are."""
     shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if names[NAMED:] else "")
     near = get_close_matches(name, names, n=1)
     hint = f"; is it {near[0]!r}?" if near else ""
     return DataError(f"{place} has no column {name}; there are: {shown}{hint}")
 
 
-def _doubtful(chunks: Sequence[Chunk]) -> bool:
-    texts = [chunk.values for chunk in chunks if chunk.kind == "text"]
-    return bool(texts) and doubtful(texts)
-
-
-def _gathered(
-    given: Iterator[Any], names: Sequence[str], text: frozenset[str]
-) -> tuple[dict[str, list[Chunk]], int]:
-    parts: dict[str, list[Chunk]] = {name: [] for name in names}
-    rows = 0
-    for batch in given:
-        rows += batch.num_rows
-        for name, array in zip(names, batch.columns, strict=True):
-            parts[name].append(chunk_of(array, name in text))
-    return parts, rows
-
-
-def _parquet(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
-    from pyarrow import parquet
-
-    types = arrow().types
-    texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
-    with parquet.ParquetFile(path, read_dictionary=texts) as file:
-        yield from file.iter_batches(ROWS, columns=list(columns))
-
-
-def _arrow(path: Path, schema: Any, columns: Sequence[str]) -> Iterator[Any]:
-    with _opened(path) as reader:
-        if isinstance(reader, arrow().ipc.RecordBatchStreamReader):
-            yield from reader
-        else:
-            yield from map(reader.get_batch, range(reader.num_record_batches))
-
-
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> Arrow:
     """A reader of an Arrow file, in the file form or in the streaming form."""
     ipc = arrow().ipc
     with open(path, "rb") as file:

@@ -1,23 +1,24 @@
-"""A user's own table in memory: columns as arrays, and the file and row that every value is from.
+"""A table in memory: columns as arrays, and the file and row that every value is from.
 
-Read from Parquet, CSV and Arrow files by record batches, each turned into arrays as it comes; see
-`moml.data.table.files`. Rows count from 1 in words, from 0 in code.
+Files are read by record batches, each converted at once; see `moml.data.table.files`. Rows count
+from 1 in messages, from 0 in code.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from moml.data.table.arrow import Chunk, arrow, chunk_of, joined, number_word
+from moml.data.table.arrow import Arrow, Chunk, arrow, chunk_of, joined, number_word
 from moml.data.table.files import chunks_of, files_of, no_column
 from moml.errors import DataError
 
 NOTHING = "it has no value at all"
+SAME = "all files need the same"
 
 
 @runtime_checkable
@@ -25,7 +26,7 @@ class Frame(Protocol):
     """A table of another library: pyarrow, pandas, polars."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """As arrow's libraries hand it on."""
+        """The table as a stream of arrow batches."""
 
 
 class Column(NamedTuple):
@@ -39,7 +40,7 @@ class Column(NamedTuple):
 
     kind: str
     values: Shaped[np.ndarray, " rows"]
-    words: Any = None  # of text: an arrow array of strings, none of them twice
+    words: Arrow = None  # of text: an arrow array of distinct strings
 
     @property
     def missing(self) -> Bool[np.ndarray, " rows"]:
@@ -52,13 +53,13 @@ class Column(NamedTuple):
         return np.zeros(len(self.values), bool) if whole else np.isnan(self.values)
 
     def word(self, row: int) -> str:
-        """What stands in a row, for people; nothing if it is missing."""
+        """The value of a row as text; empty if it is missing."""
         one = self._replace(values=self.values[row : row + 1])
         return "" if one.missing.any() else _word(self, one.values[0])
 
 
 class File(NamedTuple):
-    """A file of the table, and the number of rows in the files before it."""
+    """A file of the table, and the rows in the files before it."""
 
     path: str
     start: int
@@ -103,32 +104,28 @@ def read_table(
 ) -> Table:
     """A table from a Parquet, CSV, Arrow file, or a folder of such files with the same columns.
 
-    `columns`: which, all by default. `text`: those that are texts whatever they look like: ids,
-    codes. In a CSV a column is of numbers (dates) if more than half of its values are, and then one
-    that is not is refused; else it is text. Columns without any value, and of a type that is no
-    table's, are left out: `Table.column` refuses them.
+    `columns` are read, by default all; those in `text` as texts whatever they look like, as ids.
+    A CSV's column is of numbers (dates) if more than half of its values are, and any other value is
+    then an error; else it is text. Columns without any value, or of another type than number, text,
+    date or truth value, are left out: `Table.column` refuses them.
     """
-    files, as_text = files_of(path), frozenset(text)
+    as_text, rows = frozenset(text), 0
     parts: dict[str, list[Chunk]] = {}
     kinds: dict[str, tuple[str, Path]] = {}
-    first, rows, read = "", 0, []
-    for file in files:
+    read: list[File] = []
+    for file in files_of(path):
         found, count = chunks_of(file, columns, as_text)
-        if not parts:
-            first, parts = str(file), {name: [] for name in found}
-        if set(found) != set(parts):
-            odd = sorted(set(found) ^ set(parts))[0]
-            has, lacks = (file, first) if odd in found else (first, file)
-            raise DataError(f"column {odd} is in {has} but not in {lacks}: all files need the same")
+        for name in sorted(set(found) ^ set(parts)) if read else ():
+            has, lacks = (file, read[0].path) if name in found else (read[0].path, file)
+            raise DataError(f"column {name} is in {has} but not in {lacks}: {SAME}")
         for name, chunks in found.items():
-            for chunk in chunks:
-                was, there = kinds.setdefault(name, (chunk.kind, file))
-                if was != chunk.kind and "empty" not in (was, chunk.kind):
-                    words = f"{was} in {there} but {chunk.kind} in {file}"
-                    raise DataError(f"column {name} is {words}: all files need the same")
-                if was == "empty":
-                    kinds[name] = chunk.kind, file
-            parts[name] += chunks
+            for kind in {chunk.kind for chunk in chunks} - {"empty"}:
+                was, there = kinds.setdefault(name, (kind, file))
+                if was != kind:
+                    raise DataError(
+                        f"column {name} is {was} in {there} but {kind} in {file}: {SAME}"
+                    )
+            parts.setdefault(name, []).extend(chunks)
         read.append(File(str(file), rows))
         rows += count
     if not rows:
@@ -137,7 +134,7 @@ def read_table(
 
 
 def as_table(
-    columns: Mapping[str, Any] | Frame, text: Iterable[str] = (), name: str = "the table"
+    columns: Mapping[str, object] | Frame, text: Iterable[str] = (), name: str = "the table"
 ) -> Table:
     """A table from columns in memory: arrays, lists, arrow arrays, or all of a frame.
 
@@ -155,12 +152,12 @@ def as_table(
         raise DataError(f"{name}: a column must be all numbers, texts or dates: {error}") from error
     rows = {len(array) for array in arrays.values()}
     if len(rows) != 1 or rows == {0}:
-        raise DataError(f"{name}: columns must be equally long and not empty; given {sorted(rows)}")
+        raise DataError(f"{name}: columns must be equally long and not empty; got {sorted(rows)}")
     parts = {key: [chunk_of(array, key in as_text)] for key, array in arrays.items()}
     return _table(parts, rows.pop(), (File(name, 0),), as_text)
 
 
-def columns_of(frame: Frame) -> dict[str, Any]:
+def columns_of(frame: Frame) -> dict[str, Arrow]:
     """The columns of a frame as arrow arrays; the index of a pandas frame is none of them."""
     frame = frame.reset_index(drop=True) if hasattr(frame, "reset_index") else frame
     try:
@@ -184,12 +181,12 @@ def labels(column: Column) -> tuple[Int[np.ndarray, " rows"], list[str]]:
     return np.where(column.missing, -1, codes).astype(np.int32), words
 
 
-def _word(column: Column, value: Any) -> str:
+def _word(column: Column, value: np.floating | np.integer | np.datetime64) -> str:
     if column.kind == "text":
         return column.words[int(value)].as_py()
     if column.kind == "flag":
         return "true" if value else "false"
-    return number_word(value) if column.kind == "number" else str(value)
+    return str(value) if isinstance(value, np.datetime64) else number_word(value)
 
 
 def _table(
@@ -198,22 +195,16 @@ def _table(
     columns: dict[str, Column] = {}
     left_out: dict[str, str] = {}
     for name in list(parts):
-        chunks = parts.pop(name)  # so that one column at a time is there twice
-        kinds = {chunk.kind: chunk for chunk in chunks}
-        kinds.pop("empty", None)
-        why = ""
+        chunks = parts.pop(name)  # so that only one column exists twice at a time
+        refused = [chunk.values for chunk in chunks if chunk.kind == "refused"]
         if not name.strip():
-            why = "it has no name"
-        elif "refused" in kinds:
-            why = f"type {kinds['refused'].values} is no number, text, date or truth value"
-        elif not kinds:
-            why = NOTHING
-        if why:
-            left_out[name] = why
-            continue
-        column = Column(*joined(chunks, dates=name not in text))
-        if column.missing.all():
-            left_out[name] = NOTHING
+            left_out[name] = "it has no name"
+        elif refused:
+            left_out[name] = f"type {refused[0]} is no number, text, date or truth value"
         else:
-            columns[name] = column
+            column = Column(*joined(chunks, dates=name not in text))
+            if column.missing.all():
+                left_out[name] = NOTHING
+            else:
+                columns[name] = column
     return Table(columns, rows, files, left_out)

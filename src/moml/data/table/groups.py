@@ -1,4 +1,4 @@
-"""The tasks of a table: who owns which rows, in which order, and who is held out."""
+"""The tasks of a table: the rows of each, their order, and which tasks are held out."""
 
 import hashlib
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Groups(NamedTuple):
         return np.split(self.order, self.start[1:-1])
 
     def among(self, tasks: Int[np.ndarray, " some"]) -> Int[np.ndarray, " _"]:
-        """All rows of some tasks, as in the table: what `learn_columns` is given."""
+        """All rows of some tasks, ascending: the `rows` of `learn_columns`."""
         mine = np.zeros(len(self.ids), bool)
         mine[tasks] = True
         return np.sort(self.order[np.repeat(mine, self.sizes)])
@@ -62,7 +62,7 @@ def group(table: Table, task: str, order: str | None = None) -> Groups:
     number = np.empty(len(words), np.int32)
     number[used[by_first]] = np.arange(len(used))
     owner = number[codes]
-    keys: list[np.ndarray] = [owner]
+    keys = [owner]
     if order is not None:
         by = table.column(order)
         if by.kind == "text":
@@ -80,8 +80,8 @@ def split(groups: Groups, share: float, seed: int, least: int = 2) -> Split:
     """Hold out about a share of the tasks with `least` rows or more; the others all train.
 
     A task is held out if the hash of the seed and its id falls under the share. So neither other
-    tasks nor further rows of a task that has `least` move it to the other part. Where chance would
-    leave a part empty, the task next to the border goes there.
+    tasks nor further rows of a task that has `least` move it to the other part. Where a part would
+    be empty, it gets the task whose hash is next to the share.
 
     >>> from moml.data.table.frame import as_table
     >>> groups = group(as_table({"user": [i // 3 for i in range(300)]}), "user")
@@ -89,16 +89,15 @@ def split(groups: Groups, share: float, seed: int, least: int = 2) -> Split:
     [80, 20]
     """
     if not 0 < share < 1:
-        raise ConfigError(f"the held-out share must be between 0 and 1; given {share!r}")
+        raise ConfigError(f"the held-out share must be between 0 and 1; got {share!r}")
     check_count("seed", seed, least=0)
     able = groups.sizes >= check_count("least", least)
     if len(groups.ids) < 2:
         raise DataError(f"there is one task, {groups.ids[0]!r}: none can be held out")
     if not able.any():
-        most = int(groups.sizes.max())
         raise DataError(
-            f"no task can be held out: that takes {least} rows, to adapt on some and predict the "
-            f"others, and the largest of {len(groups.ids):,} tasks has {most}"
+            f"a task must have {least} rows to be held out, to adapt on some and predict others; "
+            f"the largest of {len(groups.ids):,} tasks has {groups.sizes.max()}"
         )
     place = np.array([_place(id_, seed) for id_ in groups.ids])
     held = able & (place < share)
@@ -115,16 +114,15 @@ def weights(table: Table, name: str) -> Float32[np.ndarray, " rows"]:
     all_numbers(table, name, column)
     _complete(table, name, "the weight")
     for row in np.flatnonzero(column.values < 0)[:1]:
-        raise DataError(
-            f"{table.where(int(row), name)}: the weight {column.values[row]} is below 0"
-        )
+        given = column.values[row]
+        raise DataError(f"{table.where(int(row), name)}: the weight {given} is below 0")
     if not column.values.any():
         raise DataError(f"{table.name}: all weights, column {name}, are 0")
     return column.values.astype(np.float32)
 
 
 def _place(id_: str, seed: int) -> float:
-    """Where a task lies between 0 and 1."""
+    """The hash of a task, between 0 and 1."""
     digest = hashlib.blake2b(f"{seed}/{id_}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2.0**64
 

@@ -1,10 +1,9 @@
-"""What an input column becomes: numbers and dates standardised, texts coded one-hot.
+"""Features of an input column: numbers and dates are standardised, texts coded one-hot.
 
-Each kind is a description learned on training rows, and `encode`, from a column to its features.
-A missing value becomes the training mean, beside an indicator if any was missing in training.
+`learn` describes a column by its training rows, `encode` turns a column into its features. A
+missing value becomes the training mean, with an indicator if any was missing in training.
 """
 
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,8 @@ from jaxtyping import Float, Float32, Int
 
 from moml.data.table.frame import Column
 
-LEVELS = 32  # categories with a feature of their own
-FEW = 8  # categories that are always some
+LEVELS = 32  # categories that get a feature each
+FEW = 8  # distinct texts that are always categories
 CLIP = 100.0  # standard deviations that a feature can be away from the mean
 FAR = 20.0  # times the range of the middle 80 %: values beyond count as if they were there
 HUGE = 1e140  # its square is finite, and the sum of many
@@ -42,10 +41,10 @@ class Input(NamedTuple):
     name: str
     kind: str
     scale: Scale = Scale(0.0, 0.0)
-    indicator: bool = False  # some were missing in training
+    indicator: bool = False  # some values were missing in training
     words: tuple[str, ...] = ()  # of text: the most frequent, in that order
     other: bool = False  # there were more
-    cycles: tuple[str, ...] = ()  # of time: what the training rows go round
+    cycles: tuple[str, ...] = ()  # of time: those that the training rows cover
 
     @property
     def features(self) -> list[str]:
@@ -58,7 +57,7 @@ class Input(NamedTuple):
 
 
 def scale_of(values: np.ndarray) -> Scale:
-    """Mean and std of what is finite, with values that are FAR from the rest held there.
+    """Mean and standard deviation of the finite values, after clipping those FAR from the rest.
 
     >>> scale_of(np.array([1.0, 3.0, np.nan, np.inf]))
     Scale(mean=2.0, std=1.0)
@@ -72,7 +71,7 @@ def scale_of(values: np.ndarray) -> Scale:
         if high > low:
             values = np.clip(values, low - FAR * (high - low), high + FAR * (high - low))
             break
-    middle = values[0]  # so that large numbers that differ little lose nothing
+    middle = values[0]  # for the precision of large numbers that differ little
     mean, std = float(middle + (values - middle).mean()), float((values - middle).std())
     return Scale(mean, std if std > 1e-15 * abs(mean) else 0.0)
 
@@ -82,7 +81,8 @@ def learn(name: str, column: Column, rows: Int[np.ndarray, " n"]) -> Learned:
     column = column._replace(values=column.values[rows])
     if column.missing.all():
         return None, "no value in the training tasks"
-    found, why = LEARN[column.kind](name, column)
+    kinds = {"time": _learn_time, "text": _learn_text}
+    found, why = kinds.get(column.kind, _learn_number)(name, column)
     found = found._replace(indicator=bool(column.missing.any()))
     return (found, "") if found.features else (None, why)
 
@@ -90,7 +90,14 @@ def learn(name: str, column: Column, rows: Int[np.ndarray, " n"]) -> Learned:
 def encode(given: Input, column: Column) -> list[np.ndarray]:
     """The features of a column, of text as `recoded`, one array a feature."""
     missing = column.missing
-    features = ENCODE[given.kind](given, column, missing)
+    if given.kind == "text":
+        features = [column.values == i for i in range(len(given.words) + given.other)]
+    else:
+        at = seconds(column) if given.kind == "time" else column.values
+        features = [np.where(missing, 0, given.scale(at))] if given.scale.std else []
+        for name in given.cycles:
+            angle = 2 * np.pi * (at % CYCLES[name]) / CYCLES[name]
+            features += [np.where(missing, 0, wave(angle)) for wave in (np.sin, np.cos)]
     return [*features, missing] if given.indicator else features
 
 
@@ -138,33 +145,3 @@ def _learn_text(name: str, column: Column) -> tuple[Input, str]:
     words = column.words.take(likely).to_pylist()
     order = sorted(range(len(likely)), key=lambda i: (-counts[likely[i]], words[i]))[:LEVELS]
     return Input(name, "text", words=tuple(words[i] for i in order), other=len(found) > LEVELS), ""
-
-
-def _number(given: Input, column: Column, missing: np.ndarray) -> list[np.ndarray]:
-    return [np.where(missing, 0, given.scale(column.values))] if given.scale.std else []
-
-
-def _time(given: Input, column: Column, missing: np.ndarray) -> list[np.ndarray]:
-    at = seconds(column)
-    features = [np.where(missing, 0, given.scale(at))] if given.scale.std else []
-    for name in given.cycles:
-        angle = 2 * np.pi * (at % CYCLES[name]) / CYCLES[name]
-        features += [np.where(missing, 0, np.sin(angle)), np.where(missing, 0, np.cos(angle))]
-    return features
-
-
-def _text(given: Input, column: Column, missing: np.ndarray) -> list[np.ndarray]:
-    return [column.values == i for i in range(len(given.words) + given.other)]
-
-
-LEARN: Mapping[str, Callable[[str, Column], tuple[Input, str]]] = {
-    "number": _learn_number,
-    "flag": _learn_number,
-    "time": _learn_time,
-    "text": _learn_text,
-}
-ENCODE: Mapping[str, Callable[[Input, Column, np.ndarray], list[np.ndarray]]] = {
-    "number": _number,
-    "time": _time,
-    "text": _text,
-}

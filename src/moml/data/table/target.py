@@ -1,16 +1,17 @@
-"""What is predicted: a number, standardised, or a class."""
+"""The target column: a number, standardised, or a class."""
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Int, Int32, Shaped
 
+from moml.data.table.csv_files import is_number
 from moml.data.table.frame import Column, Table, labels
 from moml.data.table.inputs import Scale, scale_of
 from moml.errors import DataError
 
 CLASSES = 1000  # at most
-FEW = 32  # texts that may be classes though they are numbers
+FEW = 32  # distinct texts that may be classes though they look like numbers
 SHOWN = 5  # classes that an error lists
 Rows = Int[np.ndarray, " n"] | None
 Values = Float32[np.ndarray, " n"] | Int32[np.ndarray, " n"]
@@ -27,7 +28,7 @@ class Target(NamedTuple):
     def __call__(self, table: Table, rows: Rows = None, *, missing: bool = False) -> Values:
         """The target of all rows, or some: standardised, or the number of its class.
 
-        A row without is refused; with `missing` it is NaN, or class -1.
+        A missing target is refused; with `missing` it is NaN, or class -1.
         """
         column = table.column(self.name)
         at = np.arange(table.rows) if rows is None else rows
@@ -36,15 +37,14 @@ class Target(NamedTuple):
             more = f", nor have {len(lacking) - 1:,} others" if len(lacking) > 1 else ""
             place = table.where(int(lacking[0]), self.name)
             raise DataError(f"{place} has no value{more}; leave rows without a target out")
-        return (self._classes if self.classes else self._numbers)(table, column, at)
-
-    def unscale(self, y: Shaped[np.ndarray, "*n"]) -> Shaped[np.ndarray, "*n"]:
-        """Standardised targets in the target's own unit."""
-        return np.asarray(y, float) * self.scale.std + self.scale.mean
-
-    def _numbers(self, table: Table, column: Column, at: Int[np.ndarray, " n"]) -> Values:
+        if self.classes:
+            return self._classes(table, column, at)
         all_numbers(table, self.name, column)
         return self.scale(column.values[at]).astype(np.float32)
+
+    def unscale(self, y: Shaped[np.ndarray, "*n"]) -> Shaped[np.ndarray, "*n"]:
+        """Standardised targets in the unit of the target."""
+        return np.asarray(y, float) * self.scale.std + self.scale.mean
 
     def _classes(self, table: Table, column: Column, at: Int[np.ndarray, " n"]) -> Values:
         if self.kind == "flag" and column.kind == "number":
@@ -88,7 +88,7 @@ def learn_target(
 
 
 def all_numbers(table: Table, name: str, column: Column) -> None:
-    """A DataError that names the row, unless all values are finite numbers or missing."""
+    """Raise a DataError that names the row, unless all values are finite numbers or missing."""
     if column.kind not in ("number", "flag"):
         row = int(np.argmin(column.missing))
         raise DataError(f"{table.where(row, name)}: {column.word(row)!r} is not a number")
@@ -97,22 +97,11 @@ def all_numbers(table: Table, name: str, column: Column) -> None:
 
 
 def _no_numbers(table: Table, name: str, column: Column) -> None:
-    """Many texts that mostly are numbers were meant to be numbers."""
-    good = np.array([_is_number(word) for word in column.words.to_pylist()])
+    """Refuse many texts that mostly are numbers."""
+    good = is_number(column.words)
     known = ~column.missing
     fits = good[column.values] & known
     if 2 * fits.sum() > known.sum():
         row = int(np.argmax(known & ~fits))  # or the first, if all are
-        word = column.word(row)
-        raise DataError(
-            f"{table.where(row, name)}: {word!r} is a text, in a column where most could be "
-            "numbers; store the target as numbers"
-        )
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-        return True
-    except ValueError:
-        return False
+        said = f"{column.word(row)!r} is a text, in a column where most could be numbers"
+        raise DataError(f"{table.where(row, name)}: {said}; store the target as numbers")

@@ -1,27 +1,24 @@
-"""Tables out: new columns, alone or beside all those of a table that was read.
+"""Write tables: new columns, alone or beside all those of a table file.
 
-A file appears whole or not at all: it is written beside its place and gets its name at the end.
+A file is written under a temporary name, and renamed when it is complete.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from moml.atomic import atomic_write
-from moml.data.table.arrow import arrow
-from moml.data.table.csv_files import csv_batches
-from moml.data.table.csv_survey import surveyed
-from moml.data.table.files import ROWS, batches, files_of, format_of, schema_of, told
+from moml.data.table.arrow import Arrow, Schema, arrow
+from moml.data.table.csv_files import BLANK, Dialect, csv_batches, csv_types
+from moml.data.table.files import ROWS, batches, errors_named, files_of, format_of, schema_of
 from moml.errors import DataError
 
-Write = Callable[[Any], None]  # of a record batch
+Write = Callable[[Arrow], None]  # of a record batch
 
 
-def write_table(columns: Mapping[str, Any], path: str | PathLike[str]) -> None:
+def write_table(columns: Mapping[str, object], path: str | PathLike[str]) -> None:
     """Columns (arrays, lists, arrow arrays of one length) to a Parquet, CSV or Arrow file."""
     table = _arrow_table(columns)
     with _writer(path, table.schema) as write:
@@ -31,21 +28,17 @@ def write_table(columns: Mapping[str, Any], path: str | PathLike[str]) -> None:
 
 def extend_table(
     source: str | PathLike[str],
-    columns: Mapping[str, Any],
+    columns: Mapping[str, object],
     path: str | PathLike[str],
     text: Iterable[str] = (),
 ) -> None:
-    """All rows and columns of the table at `source`, in their order, and further columns beside.
+    """Write all rows and columns of the table at `source`, in their order, and further columns.
 
-    The source is streamed, and no value of it is changed: from CSV to CSV its text is copied. From
-    CSV to another format columns get the types that all their values have, those in `text` none.
+    The source is streamed, and none of its values is changed: from CSV to CSV its text is copied.
+    From CSV to another format columns get the types of all their values, those in `text` none.
     """
-    pa, files, more = arrow(), files_of(source), _arrow_table(columns)
-    plain, text = format_of(path) == "csv", frozenset(text)
-    opened = []
-    for file in files:
-        with told(file):
-            opened.append((file, *_typed(file, plain, text)))
+    pa, more, plain = arrow(), _arrow_table(columns), format_of(path) == "csv"
+    opened = [(file, *_typed(file, plain, frozenset(text))) for file in files_of(source)]
     for name in more.column_names:
         if any(name in schema.names for _, schema, _ in opened):
             raise DataError(f"{source} has a column {name} already; rename it first")
@@ -57,67 +50,56 @@ def extend_table(
         schema = schema.append(field)
     row = 0
     with _writer(path, schema) as write:
-        for file, own, dialect in opened:
-            for batch in _rows(file, own, dialect, plain):
-                beside = more.slice(row, batch.num_rows)
-                row += batch.num_rows
-                if beside.num_rows < batch.num_rows:
+        for file, given, dialect in opened:
+            for batch in _rows(file, given, dialect, plain):
+                n, beside = batch.num_rows, more.slice(row, batch.num_rows)
+                row += n
+                if len(beside) < n:
                     break
                 arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
                 arrays |= {name: beside[name].combine_chunks() for name in beside.column_names}
-                none = partial(pa.nulls, batch.num_rows)
                 full = [
-                    arrays[field.name].cast(field.type)
-                    if field.name in arrays
-                    else none(field.type)
-                    for field in schema
+                    arrays[f.name].cast(f.type) if f.name in arrays else pa.nulls(n, f.type)
+                    for f in schema
                 ]
                 write(pa.RecordBatch.from_arrays(full, schema=schema))
-        if row != more.num_rows:
-            raise DataError(
-                f"{source} does not have as many rows as its new columns, {len(more):,}"
-            )
+        if row != len(more):
+            raise DataError(f"{source} must have as many rows as its new columns, {len(more):,}")
 
 
-def _typed(file: Path, plain: bool, text: frozenset[str]) -> tuple[Any, Any]:
-    """The columns of a file as they are written out, and how a CSV is written."""
+def _typed(file: Path, plain: bool, text: frozenset[str]) -> tuple[Schema, Dialect | None]:
+    """The columns of a file as they are written, and the dialect of a CSV."""
     pa = arrow()
-    schema, dialect = schema_of(file)
-    if not _is_csv(file):
-        return schema, dialect
-    types: dict[str, Any] = dict.fromkeys(schema.names, pa.string())
-    if not plain:
-        types = surveyed(file, dialect, schema.names, text, strict=False)
-    texts = lambda given: pa.string() if pa.types.is_dictionary(given) else given
-    return pa.schema([(name, texts(given)) for name, given in types.items()]), dialect
+    with errors_named(file):
+        schema, dialect = schema_of(file)
+        if dialect is None:
+            return schema, None
+        if plain:
+            return pa.schema(dict.fromkeys(schema.names, pa.string())), dialect
+        return pa.schema(csv_types(file, dialect, schema.names, text)), dialect
 
 
-def _rows(file: Path, schema: Any, dialect: Any, plain: bool) -> Iterator[Any]:
-    with told(file):
-        if _is_csv(file):
-            types = dict(zip(schema.names, schema.types, strict=True))
-            yield from csv_batches(file, dialect, types, schema.names, raw=plain)
-        else:
+def _rows(file: Path, schema: Schema, dialect: Dialect | None, plain: bool) -> Iterator[Arrow]:
+    with errors_named(file):
+        if dialect is None:
             yield from batches(file, schema, schema.names)
+        else:
+            types = dict(zip(schema.names, schema.types, strict=True))
+            blank = [""] if plain else BLANK
+            yield from csv_batches(file, dialect, types, schema.names, blank)
 
 
-def _is_csv(file: Path) -> bool:
-    return format_of(file) == "csv"
-
-
-def _arrow_table(columns: Mapping[str, Any]) -> Any:
+def _arrow_table(columns: Mapping[str, object]) -> Arrow:
     pa = arrow()
     try:
         return pa.table({name: pa.array(values) for name, values in columns.items()})
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(
-            f"columns to write must be equally long, each of one type: {error}"
-        ) from error
+        raise DataError(f"columns must be equally long, each of one type: {error}") from error
 
 
 @contextmanager
-def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Write]:
-    """A function that writes record batches; the file gets its name when all are written."""
+def _writer(path: str | PathLike[str], schema: Schema) -> Iterator[Write]:
+    """A function that writes record batches; the file is renamed when all are written."""
     pa, place, kind = arrow(), Path(path), format_of(path)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -126,32 +108,27 @@ def _writer(path: str | PathLike[str], schema: Any) -> Iterator[Write]:
             atomic_write(place) as file,
             open(os.dup(file.fileno()), "wb") as closed,  # by arrow
             pa.output_stream(closed, compression=compression) as sink,
-            _format_writer(kind, sink, schema, place) as write,
         ):
-            yield write
+            if kind == "csv":
+                tabs = place.name.lower().endswith((".tsv", ".tsv.gz"))
+                yield _csv_writer(sink, schema, "\t" if tabs else ",")
+            else:
+                from pyarrow import parquet
+
+                make = parquet.ParquetWriter if kind == "parquet" else pa.ipc.new_file
+                with make(sink, schema) as writer:
+                    yield writer.write_batch
     except (OSError, pa.ArrowException) as error:
         words = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise DataError(f"{path} cannot be written: {words}") from error
 
 
-@contextmanager
-def _format_writer(kind: str, sink: Any, schema: Any, place: Path) -> Iterator[Write]:
-    if kind == "csv":
-        tabs = place.name.lower().endswith((".tsv", ".tsv.gz"))
-        yield _csv_writer(sink, schema, "\t" if tabs else ",")
-        return
-    from pyarrow import parquet
-
-    with (parquet.ParquetWriter if kind == "parquet" else arrow().ipc.new_file)(sink, schema) as to:
-        yield to.write_batch
-
-
-def _csv_writer(sink: Any, schema: Any, separator: str) -> Write:
-    """CSV with quotes around the cells that need them; arrow's own writer quotes every text."""
+def _csv_writer(sink: Arrow, schema: Schema, separator: str) -> Write:
+    """CSV with quotes around the cells that need them; arrow's writer quotes every text."""
     pa = arrow()
     compute = pa.compute
 
-    def quoted(column: Any) -> Any:
+    def quoted(column: Arrow) -> Arrow:
         texts = column.cast(pa.string())
         special = compute.match_substring_regex(texts, f'["\r\n{separator}]')
         if compute.any(special).as_py():
@@ -160,7 +137,7 @@ def _csv_writer(sink: Any, schema: Any, separator: str) -> Write:
             texts = compute.if_else(special, wrapped, texts)
         return texts.fill_null("")
 
-    def write(batch: Any) -> None:
+    def write(batch: Arrow) -> None:
         cells = [quoted(column) for column in batch.columns]
         lines = compute.binary_join_element_wise(*cells, separator)
         sink.write("".join(f"{line}\n" for line in lines.to_pylist()).encode())

@@ -1,4 +1,4 @@
-"""What was understood of a table, in lines for people."""
+"""A summary of a table and its columns, in lines for people."""
 
 from collections.abc import Iterable
 
