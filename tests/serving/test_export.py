@@ -24,7 +24,6 @@ from moml.serving import moml_serve
 from moml.serving.export import export
 from moml.serving.export_network import described
 from moml.storage.manifest import seal
-from moml.tabular.tables import predict_file, predict_table
 from moml.training.fit import Learner
 from moml.types import Batch, Hyper
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
@@ -104,7 +103,7 @@ def round_trip(run, folder, tmp_path, target, **how):
         write_table(columns, tmp_path / f"{name}.csv")
     level = 0.9 if target == "number" else None
     given = {"adapt_on": tmp_path / "later.csv", "interval": level}
-    predict_file(run, tmp_path / "rows.csv", tmp_path / "moml.csv", **given)
+    run.predict(tmp_path / "rows.csv", tmp_path / "moml.csv", **given)
     words = ["--data", tmp_path / "rows.csv", "--adapt-on", tmp_path / "later.csv"]
     words += [] if level is None else ["--interval", level]
     done = served(folder, "predict", *words, "--out", tmp_path / "serve.csv", **how)
@@ -142,7 +141,7 @@ def test_arrays_in_memory_and_adapting_once_are_the_same(made, case):
     before = model.predict(rows)
     mine = model.adapt(later)
     for known, adapt_on in ((model, None), (mine, later)):
-        want = predict_table(run, rows, adapt_on=adapt_on).columns
+        want = run.predict(rows, adapt_on=adapt_on).columns
         given = known.predict(rows)
         assert list(given) == list(want)
         for name, values in want.items():
