@@ -11,8 +11,8 @@ import pytest
 from moml.cli import main
 from moml.data import read_table
 from moml.tabular import fit as table_fit
-from moml.tabular.files import building
 from moml.tabular.run import load_table_run
+from moml.tabular.store import building
 from tests.support.processes import begun, cache  # noqa: F401
 from tests.support.small_table import some, users, written
 

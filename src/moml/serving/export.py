@@ -20,9 +20,8 @@ from moml.serving.export_network import network_card
 from moml.storage.arrays import named_leaves, write_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import versions
-from moml.tabular.files import building, free_place, read_about
 from moml.tabular.run import TableRun, load_table_run
-from moml.tabular.store import write_blocks, write_ids
+from moml.tabular.store import building, free_place, read_about, write_blocks, write_ids
 from moml.types import Record
 
 FORMAT = 1  # of an export; the FORMAT of moml_serve.py

@@ -19,8 +19,7 @@ from moml.storage.arrays import read_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import Lock
 from moml.storage.manifest import NAME, flaw, seal, sync_folder
-from moml.tabular.files import check_seal, read_about, read_json
-from moml.tabular.store import BLOCK, write_blocks, write_ids
+from moml.tabular.store import BLOCK, check_seal, read_about, read_json, write_blocks, write_ids
 from moml.types import Record
 
 REMAINS = (
@@ -80,7 +79,7 @@ def _rewrite(folder: Path, work: Path, tasks: dict[str, None], interrupted: bool
     skip = lambda at, names: [
         n for n in names if (Path(at) / n).relative_to(folder).as_posix() in removed | CHANGED
     ]
-    shutil.copytree(folder, new, symlinks=True, ignore=skip, copy_function=_link)
+    shutil.copytree(folder, new, ignore=skip)
     others = lambda ids: [id_ for id_ in ids if id_ not in tasks]
     lists = {key: others(about[key]) for key in ("trained", "held_out") if key in about}
     write_text(dumps(about | lists, indent=1) + "\n", new / name)
@@ -116,11 +115,3 @@ def _about(folder: Path) -> tuple[Record, str]:
     if card.get("kind") != "table":
         raise ConfigError(f"{folder} is the export of a network, which keeps nothing of tasks")
     return card, "card.json"
-
-
-def _link(path: str, place: str) -> None:
-    """The same file under a second name, or a copy where the file system has no links."""
-    try:
-        os.link(path, place, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(path, place, follow_symlinks=False)

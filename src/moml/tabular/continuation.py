@@ -16,7 +16,6 @@ import numpy as np
 from moml.algorithms.tabular.members import PersonalParams, parts
 from moml.data.table.groups import split
 from moml.errors import check_count
-from moml.tabular.files import free_place
 from moml.tabular.fit import choose, held_rows, train_kind
 from moml.tabular.model import TableModel
 from moml.tabular.predict import adapted
@@ -24,7 +23,7 @@ from moml.tabular.program import table_data
 from moml.tabular.rows import RowLists, Rows, Source, as_input, as_target
 from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.score import RESIDUALS, cold_start, score_tasks
-from moml.tabular.store import TaskStore
+from moml.tabular.store import TaskStore, free_place
 from moml.types import Meta, Personal
 
 LEAST = 20  # tasks of 2 rows or more; with fewer the common parameters are not trained
@@ -95,9 +94,8 @@ def continue_table(
     evaluation, residuals = run.evaluation, run.residuals
     if held:
         scored = score_tasks(
-            models, cold, run.rivals, run.columns.target, given.x, given.y,
-            [every[i] for i in held], weights=given.weights, seed=seed, progress=progress,
-        )  # fmt: skip
+            models, cold, run.rivals, run.columns.target, given, held, seed=seed, progress=progress
+        )
         evaluation = scored.rows
         residuals = {k: _joined(r, scored.residuals.get(k), seed) for k, r in residuals.items()}
     else:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,6 +39,8 @@ UNMET = {
 }
 POOLED = "fit without groups: one pooled model for all rows, which does not adapt"
 Table = ArrayLike | Frame
+Maybe = ArrayLike | None
+Estimator = TypeVar("Estimator", bound="_Estimator")
 
 
 class _Estimator(BaseEstimator):
@@ -81,12 +83,8 @@ class _Estimator(BaseEstimator):
         return tags
 
     def fit(
-        self,
-        X: Table,
-        y: ArrayLike,
-        groups: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+        self: Estimator, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
+    ) -> Estimator:
         """Train on rows X [rows, features] and targets y; groups[i] is the group of row i.
 
         X is an array of numbers, or a frame with categories and dates among its columns. Without
@@ -145,7 +143,7 @@ class _Estimator(BaseEstimator):
             progress=self.progress,
         )  # fmt: skip
 
-    def adapt(self, X: Table, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def adapt(self: Estimator, X: Table, y: ArrayLike, groups: Maybe = None) -> Estimator:
         """A new estimator that has also adapted to these rows; this one does not change.
 
         Without groups they are rows of one task, for which the new estimator predicts where it is
@@ -163,18 +161,15 @@ class _Estimator(BaseEstimator):
         new.run_ = replace(made, tasks=self.run_.tasks.merge(made.tasks))
         return new
 
-    def _predicted(
-        self, X: Table, groups: ArrayLike | None, interval: float | None = None
-    ) -> dict[str, np.ndarray]:
+    def _predicted(self, X: Table, groups: Maybe, interval: float | None = None) -> Record:
         """The columns of predictions."""
         check_is_fitted(self)
         data, _ = self._read(X)
         rows = len(next(iter(data.values())))
         with _value_errors():
             if self.run_ is not None:
-                return self.run_.predict(
-                    data | self._tasks(groups, rows), interval=interval
-                ).columns
+                data |= self._tasks(groups, rows)
+                return self.run_.predict(data, interval=interval).columns
             if interval is not None:
                 raise ValueError("an interval needs an estimator that was fitted with groups")
             x = self.columns_.encode(as_table(data))
@@ -202,7 +197,7 @@ class _Estimator(BaseEstimator):
             columns = dict(zip(self._names[0], columns.values(), strict=True))
         return columns, y
 
-    def _tasks(self, groups: ArrayLike | None, rows: int) -> Record:
+    def _tasks(self, groups: Maybe, rows: int) -> Record:
         ids = [NO_GROUP] * rows if groups is None else _ids(groups)
         return {self._names[1]["group"]: ids}
 
@@ -229,23 +224,19 @@ class MomlRegressor(RegressorMixin, _Estimator):
     True
     """
 
-    def predict(self, X: Table, groups: ArrayLike | None = None) -> np.ndarray:
+    def predict(self, X: Table, groups: Maybe = None) -> np.ndarray:
         """The predicted targets of the rows."""
         return self._predicted(X, groups)["prediction"]
 
     def predict_interval(
-        self, X: Table, groups: ArrayLike | None = None, *, interval: float = 0.9
+        self, X: Table, groups: Maybe = None, *, interval: float = 0.9
     ) -> np.ndarray:
         """Bounds [rows, 2] that enclose this share of the targets of new groups."""
         made = self._predicted(X, groups, interval)
         return np.column_stack([made["lower"], made["upper"]])
 
     def score(
-        self,
-        X: Table,
-        y: ArrayLike,
-        groups: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
     ) -> float:
         """R² of the predictions."""
         return r2_score(y, self.predict(X, groups), sample_weight=sample_weight)
@@ -254,22 +245,18 @@ class MomlRegressor(RegressorMixin, _Estimator):
 class MomlClassifier(ClassifierMixin, _Estimator):
     """Classification for groups that differ and have few rows each; see `MomlRegressor`."""
 
-    def predict(self, X: Table, groups: ArrayLike | None = None) -> np.ndarray:
+    def predict(self, X: Table, groups: Maybe = None) -> np.ndarray:
         """The most probable class of every row."""
         most = self.predict_proba(X, groups).argmax(axis=1)
         return self.classes_[most]
 
-    def predict_proba(self, X: Table, groups: ArrayLike | None = None) -> np.ndarray:
+    def predict_proba(self, X: Table, groups: Maybe = None) -> np.ndarray:
         """The probabilities of the classes, [rows, classes], in the order of `classes_`."""
         made = self._predicted(X, groups)
         return np.column_stack([made[f"probability_{i}"] for i in range(len(self.classes_))])
 
     def score(
-        self,
-        X: Table,
-        y: ArrayLike,
-        groups: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
     ) -> float:
         """The share of rows whose class is predicted."""
         return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)

@@ -16,11 +16,11 @@ from moml.errors import ConfigError, DataError, check_count
 from moml.models.table import Knots, knots
 from moml.models.user import Build
 from moml.tabular.model import TableModel
-from moml.tabular.program import HeldOut, TableData, compiled, setup, table_data
+from moml.tabular.program import TableData, compiled, setup, table_data
 from moml.tabular.rows import RowLists, as_input, as_target, padded, split_rows
 from moml.training.progress import bar
 from moml.training.sweep import Programs, keep, sweep
-from moml.types import Batch, Hyper, Meta, Record
+from moml.types import Batch, Hyper, Meta, Record, Task
 
 ETAS = (0.003, 0.01)
 LOOKS = 20  # number of scores on held-out tasks during training
@@ -146,18 +146,18 @@ def _sample(x: np.ndarray, rows: np.ndarray, seed: int, most: int = 100_000) -> 
 
 def held_rows(
     x: np.ndarray, y: np.ndarray, groups: RowLists, shots: int, ordered: bool, seed: int
-) -> HeldOut:
+) -> Task:
     """Support and up to 64 query rows of held-out tasks, as batches."""
     parts = split_rows(groups, shots, ordered, np.random.default_rng([seed, 1]), most=64)
     width = lambda groups: max(1, *(len(rows) for rows in groups)) if groups else 1
-    return HeldOut(*(padded(x, y, some, width(some), len(some)) for some in parts))
+    return Task(*(padded(x, y, some, width(some), len(some)) for some in parts))
 
 
 def train_kind(
     kind: str,
     shape: Shape,
     given: TableData,
-    test: HeldOut,
+    test: Task,
     shots: int,
     *,
     members: int,
@@ -215,7 +215,7 @@ def _averaged(
     shots: int,
     held: tuple[int, ...],
     tried: list[Candidate],
-    test: HeldOut,
+    test: Task,
 ) -> TableModel:
     """Average the candidates that held-out tasks cannot tell from the best one.
 

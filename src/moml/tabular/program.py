@@ -19,20 +19,13 @@ from moml.runtime import simulate
 from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, drawn_from, grouped
 from moml.training.sweep import first_state
-from moml.types import Batch, Hyper, Info, Key, Meta, Need, Params, State, Tasks
+from moml.types import Batch, Hyper, Info, Key, Meta, Need, Params, State, Task, Tasks
 
 QUERIES = 16  # query rows of a visit
 VISIT = 32  # support rows of a visit, at most; for more shots a memory averages over visits
 DECAY = 0.01
 LARGE = 1 << 16  # rows; smaller tables are padded to a power of two, so that they share programs
 LEAST = 256  # rows after padding
-
-
-class HeldOut(NamedTuple):
-    """Support and query rows of held-out tasks."""
-
-    support: Batch
-    query: Batch
 
 
 class TableData(NamedTuple):
@@ -79,31 +72,27 @@ def _filled(rows: Grouped) -> Grouped:
     return Grouped(more(x), more(y), more(weights), more(order), *rest)
 
 
-def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Method, list[float]]:
-    """The method for a kind of member, and the weights of its memory to try (matching rule)."""
+def setup(kind: str, shape: Shape, shots: int, steps: int, given: TableData) -> Setup:
+    """The training of one kind of member on a table; betas are chosen by the matching rule."""
+    made = parts(kind, shape, given.knots)
+    visit = min(shots, VISIT)
+    tasks = drawn_from(given.rows, shots=visit, ordered=shape.ordered)
     count = tasks.n or 1
-    batch, visit = min(16 if count < 5000 else 32, count), min(shots, VISIT)
+    batch = min(16 if count < 5000 else 32, count)
     need = Need(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
     outer = optax.chain(
         optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY)
     )
-    betas = [1.0]
+    name, betas = "maml", [1.0]
     if shots > VISIT:
-        betas.append(match_beta(visit, shots, visits=iterations * batch / count))
-    name = "maml" if shots <= VISIT else "moml-v1"
+        name, betas = "moml-v1", [1.0, match_beta(visit, shots, visits=steps * batch / count)]
     chosen = method(
         name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, outer=outer,
         tasks_per_step=batch, k=visit,
     )  # fmt: skip
-    return chosen._replace(algorithm=chosen.algorithm._replace(needs=need)), betas
-
-
-def setup(kind: str, shape: Shape, shots: int, steps: int, given: TableData) -> Setup:
-    """The training of one kind of member on a table."""
-    made = parts(kind, shape, given.knots)
-    tasks = drawn_from(given.rows, shots=min(shots, VISIT), ordered=shape.ordered)
+    chosen = chosen._replace(algorithm=chosen.algorithm._replace(needs=need))
     init = lambda key: made.init(jax.random.fold_in(key, given.seed))
-    return Setup(made, tasks, *_compose(made, tasks, shots, steps), init)
+    return Setup(made, tasks, chosen, betas, init)
 
 
 @lru_cache(maxsize=64)
@@ -122,7 +111,7 @@ def compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
         go = simulate.stretch(some.chosen.algorithm, some.tasks, cosine(steps))
         return go(state, key, begin, hyper, length)
 
-    def answers(meta: Meta, given: TableData, test: HeldOut) -> jax.Array:
+    def answers(meta: Meta, given: TableData, test: Task) -> jax.Array:
         made = of(given).made
 
         def one(support: Batch, x: jax.Array) -> jax.Array:

@@ -22,15 +22,20 @@ from moml.runs.runs import load as load_learner
 from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import versions
-from moml.tabular.files import FORMAT, building, free_place, read_about, read_json, refused
 from moml.tabular.model import TableModel
 from moml.tabular.predict import Predicted, adapted, labelled, predict_rows
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
 from moml.tabular.store import (
+    FORMAT,
     TaskStore,
+    building,
+    free_place,
     in_memory,
+    read_about,
+    read_json,
     read_tasks,
+    refused,
     with_shapes,
     write_each_task,
     write_tasks,
@@ -158,9 +163,8 @@ class TableRun:
                 f"{len(sizes):,} tasks, none of them such"
             )
         return score_tasks(
-            self.models, self.about["cold"], self.rivals, self.columns.target, given.x, given.y,
-            [given.groups.rows(i) for i in able],
-            weights=given.weights, seed=self.about["seed"], progress=progress,
+            self.models, self.about["cold"], self.rivals, self.columns.target, given, able,
+            seed=self.about["seed"], progress=progress,
         ).rows  # fmt: skip
 
     def save(self, out: str | os.PathLike[str]) -> "TableRun":

@@ -1,17 +1,16 @@
 """Scores of a table model on new tasks, by number of known rows, beside plain baselines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 
 from moml.algorithms.tabular.rivals import Rivals, learn_rivals, row_losses
 from moml.data.table.target import Target
 from moml.errors import DataError
 from moml.tabular.model import TableModel
-from moml.tabular.rows import RowLists, SupportQuery, split_rows
+from moml.tabular.rows import RowLists, Rows, SupportQuery, split_rows
 from moml.training.evaluate import levels
 from moml.training.progress import bar
 from moml.types import Record
@@ -65,24 +64,24 @@ def score_tasks(
     cold: str,
     rivals: Rivals,
     target: Target,
-    x: np.ndarray,
-    y: np.ndarray,
-    groups: RowLists,
+    given: Rows,
+    tasks: Sequence[int],
     *,
-    weights: ArrayLike | None = None,
-    seed: int = 0,
-    progress: bool = False,
+    seed: int,
+    progress: bool,
 ) -> Scored:
-    """Score all models on the same query rows of these tasks, after 0, 1, 2, ... known rows.
+    """Score all models on the same query rows of some tasks, after 0, 1, 2, ... known rows.
 
     The model named `cold` predicts where no row is known.
     """
     model = models["personal"]
-    rows, parts = _split(model, groups[:MOST], seed)
-    x, y, classes = x[rows], y[rows], model.shape.classes
+    rows, parts = _split(model, [given.groups.rows(i) for i in tasks[:MOST]], seed)
+    x, y, classes = given.x[rows], given.y[rows], model.shape.classes
     query = np.concatenate(parts.query)
     which = np.repeat(np.arange(len(parts.query)), [len(some) for some in parts.query])
-    weigh = np.ones(len(query)) if weights is None else np.asarray(weights, float)[rows][query]
+    weigh = np.ones(len(query))
+    if given.weights is not None:
+        weigh = given.weights[rows][query].astype(float)
     if not weigh.any():
         raise DataError("some rows to score on must have a positive weight; all weights are 0")
     pooled = models["pooled"].unadapted(x[query])
@@ -101,8 +100,8 @@ def score_tasks(
             }
             found += [
                 {"model": name, "shots": k, "metric": metric} | _mean(metric, errors, weigh, which)
-                for name, given in answers.items()
-                for metric, errors in _errors(target, given, y[query]).items()
+                for name, some in answers.items()
+                for metric, errors in _errors(target, some, y[query]).items()
             ]
             if classes is None:
                 off = target.unscale(y[query]) - target.unscale(personal)

@@ -10,18 +10,16 @@ from moml.algorithms.tabular.members import PersonalParams
 from moml.config.user_function import load_build
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Table
-from moml.data.table.groups import group, split
-from moml.data.table.groups import weights as weights_of
+from moml.data.table.groups import group, split, weights
 from moml.data.table.summary import describe
 from moml.errors import ConfigError, DataError, check_count
 from moml.models.user import as_model, check_model
-from moml.tabular.files import free_place
 from moml.tabular.fit import fit_groups
 from moml.tabular.model import TableModel
-from moml.tabular.rows import RowLists, Source, read
+from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
 from moml.tabular.score import cold_start, fit_rivals, score_tasks
-from moml.tabular.store import BLOCK, in_memory
+from moml.tabular.store import BLOCK, free_place, in_memory
 from moml.training.progress import bar
 
 SHOTS = 10  # the largest default
@@ -120,7 +118,7 @@ def train_table(
     if shots is None:
         shots = max(1, min(SHOTS, int(np.median(groups.sizes)) // 2))
     x, y = columns.encode(table), columns.target(table)
-    weights = None if weight is None else weights_of(table, weight)
+    given = Rows(groups, x, y, None if weight is None else weights(table, weight), [])
     classes = len(columns.target.classes) or None
     if build is not None:
         check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
@@ -130,10 +128,11 @@ def train_table(
     say(f"{learn}, {held} to score on; a new task brings {shots} row{'s' if shots > 1 else ''}")
     del table
     every = groups.lists()
-    seen, new = [every[i] for i in parts.train], [every[i] for i in parts.held]
+    seen = [every[i] for i in parts.train]
 
     fit = partial(
-        fit_groups, x, y, shots=shots, ordered=order is not None, weights=weights, classes=classes,
+        fit_groups, x, y, shots=shots, ordered=order is not None, classes=classes,
+        weights=given.weights,
         members=members, iterations=iterations, seed=seed, progress=progress,
     )  # fmt: skip
     personal, pooled = fit(seen, kinds=kinds, build=build), fit(seen, kinds=["pooled"])
@@ -141,9 +140,15 @@ def train_table(
     cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
     rivals = fit_rivals(personal, x, y, seen, seed)
     scored = score_tasks(
-        models, cold, rivals, columns.target, x, y, new,
-        weights=weights, seed=seed, progress=progress,
-    )  # fmt: skip
+        models,
+        cold,
+        rivals,
+        columns.target,
+        given,
+        parts.held.tolist(),
+        seed=seed,
+        progress=progress,
+    )
     trained = list(parts.train)
     if refit and len(every) <= REFIT:
         say(f"training again, on all {len(every):,} tasks")
