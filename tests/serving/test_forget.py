@@ -22,7 +22,7 @@ from moml.runs.record import write_record
 from moml.serving import moml_serve
 from moml.serving.export import export
 from moml.serving.forget import forget
-from moml.serving.forget_memory import _cleared, task_axes
+from moml.serving.forget_memory import cleared, task_rows
 from moml.storage.arrays import read_arrays
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.manifest import flaw
@@ -202,7 +202,7 @@ def test_a_memory_goes_back_to_its_start_and_no_other(name):
     start = plan.method.algorithm.init(params, hyper_of(plan.method, params, {}))
     chance = np.random.default_rng(0)
     moved = jax.tree.map(lambda leaf: np.asarray(leaf) + chance.integers(1, 9, leaf.shape), start)
-    state = _cleared(moved, start, task_axes(config, plan), [3, 7])
+    state = cleared(moved, start, task_rows(config, plan), [3, 7])
     leaves = lambda tree: jax.tree.leaves(tree)
     for new, old in zip(
         leaves((state.meta, state[2:])), leaves((moved.meta, moved[2:])), strict=True
@@ -225,7 +225,7 @@ def test_a_method_without_memories_has_nothing_to_forget(tmp_path):
     write_record(tmp_path, config, {})
     with pytest.raises(ConfigError, match="method maml, which keeps nothing of single tasks"):
         forget(tmp_path, ["3"])
-    with pytest.raises(ConfigError, match="numbers from 0 to 24; given 'u3'"):
+    with pytest.raises(ConfigError, match="numbers from 0 to 24; got 'u3'"):
         forget(tmp_path, ["u3"])
 
 

@@ -16,26 +16,36 @@ if TYPE_CHECKING:
     from moml.tabular.run import TableRun
 
 
-@dataclass(frozen=True)
-class Evaluate:
-    """Scores of a table's run on held-out tasks, by number of known rows, beside baselines."""
+@dataclass(frozen=True, kw_only=True)
+class OfRun:
+    """The options of commands on a table's run."""
 
     run: tyro.conf.Positional[Path]
-    """Folder of the run."""
-    data: Path | None = None
-    """Another table, whose tasks that training has not seen are scored."""
+    """Folder of a run, or of `moml adapt`."""
     model: str | None = None
     """MODULE:FUNCTION, if the run has a network of your own."""
+
+    def load(self) -> "TableRun":
+        """Open the run."""
+        from moml.tabular.run import load_table_run
+
+        return load_table_run(self.run, self.model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(OfRun):
+    """Scores of a table's run on held-out tasks, by number of known rows, beside baselines."""
+
+    data: Path | None = None
+    """Another table, whose tasks that training has not seen are scored."""
     json: Path | None = None
     """File for the rows."""
 
 
-@dataclass(frozen=True)
-class Predict:
+@dataclass(frozen=True, kw_only=True)
+class Predict(OfRun):
     """Predict rows of any task: known tasks by their personal parameters, others unadapted."""
 
-    run: tyro.conf.Positional[Path]
-    """Folder of a run, or of `moml adapt`."""
     data: Path
     """Table with the rows."""
     out: Path
@@ -44,22 +54,16 @@ class Predict:
     """Table with later rows of known tasks, or rows of new ones, to adapt to first."""
     interval: float | None = None
     """Add columns `lower` and `upper` that enclose this share of the targets, such as 0.9."""
-    model: str | None = None
-    """MODULE:FUNCTION, if the run has a network of your own."""
 
 
-@dataclass(frozen=True)
-class Adapt:
+@dataclass(frozen=True, kw_only=True)
+class Adapt(OfRun):
     """Adapt to a table's tasks, one file each; `moml predict` takes the folder."""
 
-    run: tyro.conf.Positional[Path]
-    """Folder of a run, or of an earlier `moml adapt`."""
     data: Path
     """Table with later rows of known tasks, or rows of new ones."""
     out: Path
     """Folder for the personal models; it must not exist."""
-    model: str | None = None
-    """MODULE:FUNCTION, if the run has a network of your own."""
 
 
 def train(arguments: Sequence[str]) -> None:
@@ -107,36 +111,22 @@ def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> t
 
 def evaluate(command: Evaluate) -> None:
     """Print the scores of a run."""
-    from moml.tabular.run import load_table_run
-
-    file = rows_file(command.json)
-    run = load_table_run(command.run, command.model)
+    file, run = rows_file(command.json), command.load()
     report(run.evaluate(command.data, progress=True), run.about["target"], file)
 
 
 def predict(command: Predict) -> None:
     """Write the predictions, and print remarks on them."""
-    from moml.tabular.run import load_table_run
-
-    run = load_table_run(command.run, command.model)
-    made = run.predict(
-        command.data,
-        command.out,
-        adapt_on=command.adapt_on,
-        interval=command.interval,
-        progress=True,
-    )
+    data, out, later, interval = command.data, command.out, command.adapt_on, command.interval
+    made = command.load().predict(data, out, adapt_on=later, interval=interval, progress=True)
     for line in made.remarks:
         print(line)
-    print(f"predictions: {command.out}")
+    print(f"predictions: {out}")
 
 
 def adapt(command: Adapt) -> None:
     """Write the personal models."""
-    from moml.tabular.run import load_table_run
-
-    run = load_table_run(command.run, command.model)
-    made = run.adapt(command.data, command.out, progress=True)
+    made = command.load().adapt(command.data, command.out, progress=True)
     print(f"{len(made.tasks.places):,} personal models: {command.out}")
 
 

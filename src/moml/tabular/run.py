@@ -22,24 +22,11 @@ from moml.runs.runs import load as load_learner
 from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import versions
+from moml.tabular import store
 from moml.tabular.model import TableModel
 from moml.tabular.predict import Predicted, adapted, labelled, predict_rows
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
-from moml.tabular.store import (
-    FORMAT,
-    TaskStore,
-    building,
-    free_place,
-    in_memory,
-    read_about,
-    read_json,
-    read_tasks,
-    refused,
-    with_shapes,
-    write_each_task,
-    write_tasks,
-)
 from moml.training.fit import Learner
 from moml.types import Hyper, Record
 
@@ -52,7 +39,7 @@ class TableRun:
     columns: Columns
     models: dict[str, TableModel]  # "personal" and "pooled"
     rivals: Rivals
-    tasks: TaskStore  # the tasks that it knows
+    tasks: store.TaskStore  # the tasks that it knows
     residuals: dict[int, np.ndarray]
     evaluation: list[Record]  # scores on the held-out tasks
     folder: Path | None = None  # None: in memory
@@ -132,12 +119,12 @@ class TableRun:
         -------
         A run that knows the tasks of `data`; this one does not change.
         """
-        out = None if out is None else free_place(out)
+        out = None if out is None else store.free_place(out)
         later = self.rows(data)
-        ids, store = later.groups.ids, self.tasks
-        before = [store.rows[store.places[id_]] if id_ in store.places else 0 for id_ in ids]
+        ids, tasks = later.groups.ids, self.tasks
+        before = [tasks.rows[tasks.places[id_]] if id_ in tasks.places else 0 for id_ in ids]
         rows = (np.array(before, int) + later.groups.sizes).tolist()
-        blocks = (own for own, _ in adapted(self.model, store, ids, later, progress))
+        blocks = (personal for personal, _ in adapted(self.model, tasks, ids, later, progress))
         return self.with_tasks(ids, rows, blocks, out, each=True)
 
     def evaluate(self, data: Source | None = None, *, progress: bool = False) -> list[Record]:
@@ -178,7 +165,7 @@ class TableRun:
         -------
         The same run, opened from that folder.
         """
-        tasks, place = self.tasks, free_place(out)
+        tasks, place = self.tasks, store.free_place(out)
         return self.with_tasks([*tasks.places], tasks.rows.tolist(), tasks.blocks(), place)
 
     def rows(self, data: Source, *, weighted: bool = False) -> Rows:
@@ -204,15 +191,15 @@ class TableRun:
     ) -> "TableRun":
         """The run with these tasks instead: in memory, or opened from the new folder `out`."""
         if out is None:
-            return replace(self, folder=None, tasks=in_memory(ids, rows, blocks))
-        with building(out) as folder:
+            return replace(self, folder=None, tasks=store.in_memory(ids, rows, blocks))
+        with store.building(out) as folder:
             self._write_model(folder)
-            (write_each_task if each else write_tasks)(folder, ids, rows, blocks)
+            (store.write_each_task if each else store.write_tasks)(folder, ids, rows, blocks)
         return load_table_run(out, self.about["model"])
 
     def _write_model(self, folder: Path) -> None:
         """Write all but the tasks."""
-        content = {**self.about, "format": FORMAT, "versions": versions()}
+        content = {**self.about, "format": store.FORMAT, "versions": versions()}
         content |= {"columns": self.columns.to_json(), "rivals": self.rivals._asdict()}
         arrays: dict[str, np.ndarray] = {}
         for name, model in self.models.items():
@@ -257,12 +244,12 @@ def load(
 def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> TableRun:
     """Open a table's run, or a folder of `moml adapt`; see `load`."""
     folder = Path(folder)
-    about = read_about(folder)
+    about = store.read_about(folder)
     if (about["model"] is None) != (model is None):
         has = "moml's own network" if about["model"] is None else f"the network {about['model']}"
         raise ConfigError(f"{folder} has {has}; got {model or 'no --model'}")
     build = None if model is None else load_build(model)
-    with refused(folder):
+    with store.refused(folder):
         arrays = read_arrays(folder / "model.safetensors")
         models = {n: _read_model(n, about[n], arrays, build) for n in ("personal", "pooled")}
         residuals = read_arrays(folder / "residuals.safetensors")
@@ -271,9 +258,9 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
             Columns.from_json(about["columns"]),
             models,
             Rivals(**about["rivals"]),
-            read_tasks(folder, models["personal"]),
+            store.read_tasks(folder, models["personal"]),
             {int(k): np.asarray(some) for k, some in residuals.items()},
-            read_json(folder / "evaluation.json"),
+            store.read_json(folder / "evaluation.json"),
             folder,
         )
 
@@ -289,5 +276,5 @@ def _read_model(
         made = parts(kind, shape, knots)
         first = lambda key, made=made: made.adapt.init(made.init(key), Hyper(eta=0.0, alpha=0.1))
         like = jax.eval_shape(first, jax.random.key(0))
-        metas[kind] = with_shapes(filled(like, arrays, f"{name}/members/{kind}"), like, 1)
+        metas[kind] = store.with_shapes(filled(like, arrays, f"{name}/members/{kind}"), like, 1)
     return TableModel(shape, knots, metas, content["shots"], (), tuple(content["scores"]))
