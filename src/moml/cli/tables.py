@@ -95,7 +95,7 @@ def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> t
     """A dataclass of a function's parameters, for tyro."""
     text = docstring_parser.parse(function.__doc__ or "")
     help_ = {p.arg_name: f"{p.type_name} {p.description or ''}".strip() for p in text.params}
-    types = {"data": Path, "out": Path, "progress": None, "say": None} | types
+    types = {"source": Path, "data": Path, "out": Path, "progress": None, "say": None} | types
     fields = []
     for name, given in inspect.signature(function).parameters.items():
         kind, needed = types.get(name, given.annotation), given.default is given.empty

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from moml.config.config import Config
 from moml.errors import ConfigError
@@ -115,7 +116,7 @@ def cleared(
     """The state with the rows of these tasks as they were at the start."""
     at = (slice(None),) * axis + (numbers,)
 
-    def clear(leaf: np.ndarray, first: jax.Array, of_tasks: bool) -> np.ndarray:
+    def clear(leaf: ArrayLike, first: ArrayLike, of_tasks: bool) -> np.ndarray:
         new = np.array(leaf)
         if of_tasks:
             new[at] = np.asarray(first)[at]
