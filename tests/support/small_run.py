@@ -81,7 +81,8 @@ def small_run(folder, columns, kinds, *, order=None, cold="personal", each=False
     metric = "accuracy" if known.target.classes else "rmse"
     score = {"metric": metric, "mean": 1.0, "std": 0.0, "tasks": 1, "rows": 2}
     scores = [{"model": m, "shots": k} | score for k in (0, 3) for m in ("personal", "pooled")]
-    nobody, rivals = in_memory([], [], [models["personal"].start()]), Rivals([0.0], None, 1.0)
+    nobody = in_memory([], [(models["personal"].start(), np.zeros(0, int))])
+    rivals = Rivals([0.0], None, 1.0)
     run = TableRun(about, known, models, rivals, nobody, residuals, scores)
-    blocks = iter([models["personal"].personal(x, y, groups.lists())])
-    return run.with_tasks(groups.ids, groups.sizes.tolist(), blocks, folder, each=each)
+    blocks = iter([(models["personal"].personal(x, y, groups.lists()), groups.sizes)])
+    return run.with_tasks(groups.ids, blocks, folder, each=each)

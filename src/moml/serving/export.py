@@ -52,7 +52,7 @@ def export(run: str | os.PathLike[str], out: str | os.PathLike[str], *, tasks: b
         write_arrays(folder / "params.safetensors", arrays)
         if table is not None and tasks and table.tasks.places:
             store = table.tasks
-            blocks = map(personal_arrays, store.blocks())
+            blocks = (personal_arrays(personal) for personal, _ in store.blocks())
             write_blocks(folder / "tasks.safetensors", len(store.places), blocks)
             write_ids(folder, [*store.places], store.rows.tolist())
         shutil.copyfile(PREDICTOR, folder / "moml_serve.py")

@@ -108,11 +108,9 @@ def continue_table(
         run, about=about, models=models, residuals=residuals, evaluation=evaluation,
         tasks=_moved(store, run.model, models["personal"]),
     )  # fmt: skip
-    tasks, more = [*store.places, *new], dict(zip(ids, given.groups.sizes.tolist(), strict=True))
-    before = [*store.rows.tolist(), *[0] * len(new)]
-    rows = [n + more.get(id_, 0) for id_, n in zip(tasks, before, strict=True)]
-    blocks = (own for own, _ in adapted(later.model, later.tasks, tasks, given, progress))
-    return later.with_tasks(tasks, rows, blocks, place)
+    tasks = [*store.places, *new]
+    blocks = adapted(later.model, later.tasks, tasks, given, progress)
+    return later.with_tasks(tasks, blocks, place)
 
 
 def _trained(

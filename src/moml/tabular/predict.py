@@ -11,7 +11,7 @@ from moml.data.table.groups import Groups
 from moml.data.table.target import Target
 from moml.tabular.model import TableModel
 from moml.tabular.rows import Rows
-from moml.tabular.store import BLOCK, TaskStore
+from moml.tabular.store import BLOCK, Block, TaskStore
 from moml.training.progress import bar
 
 
@@ -24,8 +24,8 @@ class Predicted(NamedTuple):
 
 def adapted(
     model: TableModel, store: TaskStore, ids: Sequence[str], later: Rows | None, progress: bool
-) -> Iterator[tuple[PersonalParams, np.ndarray]]:
-    """Personal parameters of tasks and the number of rows behind each, a block at a time.
+) -> Iterator[Block]:
+    """Personal parameters of tasks and the number of rows of each, a block at a time.
 
     Kept parameters are updated with the task's `later` rows, where there are any.
     """

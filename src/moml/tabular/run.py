@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from moml.algorithms.tabular.intervals import around, bounds
-from moml.algorithms.tabular.members import PersonalParams, Shape, parts
+from moml.algorithms.tabular.members import Shape, parts
 from moml.algorithms.tabular.rivals import Rivals
 from moml.config.user_function import load_build
 from moml.data.table.columns import Columns
@@ -121,11 +121,9 @@ class TableRun:
         """
         out = None if out is None else store.free_place(out)
         later = self.rows(data)
-        ids, tasks = later.groups.ids, self.tasks
-        before = [tasks.rows[tasks.places[id_]] if id_ in tasks.places else 0 for id_ in ids]
-        rows = (np.array(before, int) + later.groups.sizes).tolist()
-        blocks = (personal for personal, _ in adapted(self.model, tasks, ids, later, progress))
-        return self.with_tasks(ids, rows, blocks, out, each=True)
+        ids = later.groups.ids
+        blocks = adapted(self.model, self.tasks, ids, later, progress)
+        return self.with_tasks(ids, blocks, out, each=True)
 
     def evaluate(self, data: Source | None = None, *, progress: bool = False) -> list[Record]:
         """Score the run on tasks that training has not seen.
@@ -165,8 +163,7 @@ class TableRun:
         -------
         The same run, opened from that folder.
         """
-        tasks, place = self.tasks, store.free_place(out)
-        return self.with_tasks([*tasks.places], tasks.rows.tolist(), tasks.blocks(), place)
+        return self.with_tasks([*self.tasks.places], self.tasks.blocks(), store.free_place(out))
 
     def rows(self, data: Source, *, weighted: bool = False) -> Rows:
         """Encode a table that has the target, and the order and weight where the run has them."""
@@ -183,18 +180,16 @@ class TableRun:
     def with_tasks(
         self,
         ids: Sequence[str],
-        rows: Sequence[int],
-        blocks: Iterator[PersonalParams],
+        blocks: Iterator[store.Block],
         out: Path | None,
-        *,
         each: bool = False,
     ) -> "TableRun":
         """The run with these tasks instead: in memory, or opened from the new folder `out`."""
         if out is None:
-            return replace(self, folder=None, tasks=store.in_memory(ids, rows, blocks))
+            return replace(self, folder=None, tasks=store.in_memory(ids, blocks))
         with store.building(out) as folder:
             self._write_model(folder)
-            (store.write_each_task if each else store.write_tasks)(folder, ids, rows, blocks)
+            (store.write_each_task if each else store.write_tasks)(folder, ids, blocks)
         return load_table_run(out, self.about["model"])
 
     def _write_model(self, folder: Path) -> None:

@@ -44,29 +44,28 @@ class TaskStore(NamedTuple):
     rows: Int[np.ndarray, " tasks"]  # number of rows that each was adapted on
     take: Callable[[np.ndarray], PersonalParams]
 
-    def blocks(self) -> Iterator[PersonalParams]:
-        """The personal parameters of all tasks, `BLOCK` tasks at a time."""
-        n = len(self.places)
-        return (self.take(np.arange(i, min(i + BLOCK, n))) for i in range(0, n, BLOCK))
+    def blocks(self) -> "Iterator[Block]":
+        """All tasks, `BLOCK` of them at a time."""
+        places = np.arange(len(self.places))
+        some = (places[i : i + BLOCK] for i in range(0, len(places), BLOCK))
+        return ((self.take(at), self.rows[at]) for at in some)
 
     def merge(self, new: "TaskStore") -> "TaskStore":
         """The tasks of both; a task of both as it is in the new one."""
         old = [id_ for id_ in self.places if id_ not in new.places]
         both = [(store, ids) for store, ids in ((self, old), (new, [*new.places])) if ids]
         some = [(store, np.array([store.places[id_] for id_ in ids])) for store, ids in both]
-        return in_memory(
-            [id_ for _, ids in both for id_ in ids],
-            np.concatenate([store.rows[at] for store, at in some]),
-            (store.take(at) for store, at in some),
-        )
+        blocks = ((store.take(at), store.rows[at]) for store, at in some)
+        return in_memory([id_ for _, ids in both for id_ in ids], blocks)
 
 
-def in_memory(
-    ids: Sequence[str], rows: Sequence[int] | np.ndarray, blocks: Iterable[PersonalParams]
-) -> TaskStore:
+Block = tuple[PersonalParams, np.ndarray]  # of some tasks, and the number of rows of each
+
+
+def in_memory(ids: Sequence[str], blocks: Iterable[Block]) -> TaskStore:
     """Tasks with all their personal parameters in memory, or mapped from a file."""
-    personal = jax.tree.map(lambda *leaves: _joined(leaves), *blocks)
-    return TaskStore(_index(ids), np.asarray(rows, int), partial(_take, personal))
+    personal, rows = jax.tree.map(lambda *leaves: _joined(leaves), *blocks)
+    return TaskStore(_index(ids), rows.astype(int), partial(_take, personal))
 
 
 def _joined(leaves: Sequence[np.ndarray]) -> np.ndarray:
@@ -93,31 +92,35 @@ def write_blocks(path: Path, n: int, blocks: Iterator[Mapping[str, np.ndarray]])
             at += len(leaf)
 
 
-def write_tasks(
-    folder: Path, ids: Sequence[str], rows: Sequence[int], blocks: Iterator[PersonalParams]
-) -> None:
+def write_tasks(folder: Path, ids: Sequence[str], blocks: Iterator[Block]) -> None:
     """Write tasks.json, and personal.safetensors with the parameters of all tasks."""
-    write_blocks(folder / "personal.safetensors", len(ids), map(named_leaves, blocks))
+    rows: list[int] = []
+
+    def arrays() -> Iterator[Mapping[str, np.ndarray]]:
+        for personal, counts in blocks:
+            rows.extend(counts.tolist())
+            yield named_leaves(personal)
+
+    write_blocks(folder / "personal.safetensors", len(ids), arrays())
     write_ids(folder, ids, rows)
 
 
 def write_ids(folder: Path, ids: Sequence[str], rows: Sequence[int]) -> None:
     """Write tasks.json."""
-    content = {"ids": list(ids), "rows": [int(count) for count in rows]}
+    content = {"ids": list(ids), "rows": list(rows)}
     write_text(json.dumps(content) + "\n", folder / "tasks.json")
 
 
-def write_each_task(
-    folder: Path, ids: Sequence[str], rows: Sequence[int], blocks: Iterator[PersonalParams]
-) -> None:
+def write_each_task(folder: Path, ids: Sequence[str], blocks: Iterator[Block]) -> None:
     """Write index.json, and the parameters of every task to a file of its own."""
     (folder / "tasks").mkdir()
-    index = {}
-    every = ((named_leaves(block), i) for block in blocks for i in range(len(block.summary)))
-    for number, (id_, count, (leaves, i)) in enumerate(zip(ids, rows, every, strict=True), 1):
-        file = f"tasks/{number:06d}.safetensors"
-        write_arrays(folder / file, {name: leaf[i] for name, leaf in leaves.items()})
-        index[id_] = {"file": file, "rows": int(count)}
+    index: dict[str, Record] = {}
+    for personal, rows in blocks:
+        leaves = named_leaves(personal)
+        for i, count in enumerate(rows.tolist()):
+            file = f"tasks/{len(index) + 1:06d}.safetensors"
+            write_arrays(folder / file, {name: leaf[i] for name, leaf in leaves.items()})
+            index[ids[len(index)]] = {"file": file, "rows": count}
     write_text(json.dumps(index, indent=1) + "\n", folder / "index.json")
 
 
@@ -144,7 +147,7 @@ def read_tasks(folder: Path, model: TableModel) -> TaskStore:
     sizes = {len(leaf) for leaf in jax.tree.leaves(found)}
     if {len(content["ids"]), len(content["rows"])} != sizes:
         raise CheckpointError(f"{folder}: tasks.json does not match personal.safetensors")
-    return in_memory(content["ids"], content["rows"], [found])
+    return in_memory(content["ids"], [(found, np.array(content["rows"], int))])
 
 
 def with_shapes(tree: PyTree, like: PyTree, leading: int) -> PyTree:

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from moml.algorithms.tabular.members import PersonalParams
 from moml.config.user_function import load_build
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Table
@@ -19,7 +18,7 @@ from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
 from moml.tabular.score import cold_start, fit_rivals, score_tasks
-from moml.tabular.store import BLOCK, free_place, in_memory
+from moml.tabular.store import BLOCK, Block, free_place, in_memory
 from moml.training.progress import bar
 
 SHOTS = 10  # the largest default
@@ -164,20 +163,21 @@ def train_table(
             "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
         },
     }  # fmt: skip
-    nobody = in_memory([], [], [models["personal"].start()])
+    nobody = in_memory([], [(models["personal"].start(), np.zeros(0, int))])
     run = TableRun(about, columns, models, rivals, nobody, scored.residuals, scored.rows)
     blocks = _personal(models["personal"], x, y, every, progress)
-    return run.with_tasks(groups.ids, groups.sizes.tolist(), blocks, out)
+    return run.with_tasks(groups.ids, blocks, out)
 
 
 def _personal(
     model: TableModel, x: np.ndarray, y: np.ndarray, groups: RowLists, progress: bool
-) -> Iterator[PersonalParams]:
+) -> Iterator[Block]:
     """Personal parameters of all tasks, a block of tasks at a time."""
     with bar("personal", len(groups), shown=progress) as advance:
         for first in range(0, len(groups), BLOCK):
-            yield model.personal(x, y, groups[first : first + BLOCK])
-            advance(min(first + BLOCK, len(groups)))
+            some = groups[first : first + BLOCK]
+            yield model.personal(x, y, some), np.array([len(rows) for rows in some])
+            advance(first + len(some))
 
 
 def check_missing(table: Table, columns: Columns, missing: str) -> None:
