@@ -31,13 +31,8 @@ from moml.models import from_equinox as from_equinox
 from moml.models import masked_mean as masked_mean
 from moml.models import mlp as mlp
 from moml.models import mse as mse
-from moml.runs.runs import load as load
-from moml.tabular.tables import adapt_table as adapt_table
-from moml.tabular.tables import evaluate_table as evaluate_table
-from moml.tabular.tables import load_table_run as load_table_run
-from moml.tabular.tables import predict_table as predict_table
-from moml.tabular.tables import save_table_run as save_table_run
-from moml.tabular.tables import train_table as train_table
+from moml.tabular.run import load as load
+from moml.tabular.train import train_table as train_table
 from moml.tasks import episodes as episodes
 from moml.tasks import from_arrays as from_arrays
 from moml.tasks import from_rows as from_rows

@@ -12,7 +12,7 @@ from moml.report.page.runs import read_run
 from moml.runs import runs, sweeps
 from moml.runs.model_scores import look
 from moml.tabular import fit as table_fit
-from moml.tabular.tables import train_table
+from moml.tabular.train import train_table
 from tests.support.processes import cached  # noqa: F401
 from tests.support.small_mnist import LATE, count_as_whole, write
 from tests.support.small_table import users

@@ -22,11 +22,11 @@ from moml.runs.record import write_record
 from moml.serving import moml_serve
 from moml.serving.export import export
 from moml.serving.forget import forget
-from moml.serving.forget_memory import _cleared, task_axes
+from moml.serving.forget_memory import cleared, task_rows
 from moml.storage.arrays import read_arrays
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.manifest import flaw
-from moml.tabular.tables import load_table_run, predict_table
+from moml.tabular.run import load_table_run
 from moml.training.compose import hyper_of, init_key
 from tests.support.processes import cached  # noqa: F401
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
@@ -75,14 +75,14 @@ def known(place):
     return (
         moml_serve.load(place).known
         if (place / "card.json").exists()
-        else load_table_run(place).known.place
+        else load_table_run(place).tasks.places
     )
 
 
 def answers(place, rows):
     if (place / "card.json").exists():
         return moml_serve.load(place).predict(rows)["prediction"]
-    return predict_table(load_table_run(place), rows).columns["prediction"]
+    return load_table_run(place).predict(rows).columns["prediction"]
 
 
 @pytest.mark.parametrize("name", ["run", "models", "export"])
@@ -103,7 +103,7 @@ def test_no_byte_is_left_and_others_have_the_same_predictions(kept, tmp_path, na
     assert after[~mine].tobytes() == before[~mine].tobytes()
     assert np.abs(after[mine] - before[mine]).max() > 1e-3
     assert OTHER in known(place)
-    with pytest.raises(ConfigError, match="knows no task"):
+    with pytest.raises(ConfigError, match="has no task"):
         forget(place, [WHO])
 
 
@@ -112,21 +112,23 @@ def test_everybody_can_be_forgotten_and_categories_that_stay_are_named(kept, tmp
     place = Path(shutil.copytree(folder / "run", tmp_path / "run"))
     everyone = list(dict.fromkeys(rows["person"].tolist()))
     forget(place, everyone)
-    assert not load_table_run(place).known.place
+    assert not load_table_run(place).tasks.places
     assert np.isfinite(answers(place, rows)).all()
     table = visits(7, 0)
     table["person"][table["person"] == WHO] = "a"  # which is a category, too
     small_run(tmp_path / "named", table, ["summary"])
-    assert "column kind has a category of that name: it stays" in forget(tmp_path / "named", ["a"])
+    assert "column kind has a category of that name, which stays" in forget(
+        tmp_path / "named", ["a"]
+    )
 
 
 def test_mistakes_change_nothing(kept, tmp_path):
     folder, _ = kept
     place = Path(shutil.copytree(folder / "run", tmp_path / "run"))
     before = everything(tmp_path)
-    with pytest.raises(ConfigError, match="knows no task 'nobody'; nothing was changed"):
+    with pytest.raises(ConfigError, match="has no task 'nobody'; nothing was changed"):
         forget(place, [WHO, "nobody"])
-    with pytest.raises(ConfigError, match="is no folder of a run"):
+    with pytest.raises(ConfigError, match="is not the folder of a run"):
         forget(tmp_path / "none", [WHO])
     assert everything(tmp_path) == before
     (place / "tasks.json").write_text("{}")
@@ -143,14 +145,12 @@ from moml.serving import forget as f
 from moml.storage.manifest import flaw
 root, who = Path(sys.argv[1]), sys.argv[2]
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-seal, exchanged = f.seal, f._exchanged
 def torn(folder): (folder / "torn").touch(); die()
-def late(one, other): exchanged(one, other); die()
-def twice(old, new, real=os.rename):
+def between(old, new, real=os.rename):
     real(old, new)
     if Path(new).name == "old": die()
-MOMENTS = {"while it is written": {"seal": torn}, "after the exchange": {"_exchanged": late},
-           "between two renames": {"_exchanged": lambda *_: False, "rename": twice}}
+MOMENTS = {"while it is written": {"seal": torn}, "after the renames": {"sync_folder": die},
+           "between two renames": {"rename": between}}
 for name, patches in MOMENTS.items():
     run = root / name
     shutil.copytree(root / "run", run)
@@ -175,7 +175,7 @@ def test_killed_at_any_moment_the_same_command_finishes(kept, tmp_path):
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    names = ["after the exchange", "between two renames", "run", "while it is written"]
+    names = ["after the renames", "between two renames", "run", "while it is written"]
     assert done.stdout.strip() == str(names)
     forget(tmp_path / "run", [WHO])
     assert len({str(sorted(everything(tmp_path / n).values())) for n in names}) == 1
@@ -202,7 +202,7 @@ def test_a_memory_goes_back_to_its_start_and_no_other(name):
     start = plan.method.algorithm.init(params, hyper_of(plan.method, params, {}))
     chance = np.random.default_rng(0)
     moved = jax.tree.map(lambda leaf: np.asarray(leaf) + chance.integers(1, 9, leaf.shape), start)
-    state = _cleared(moved, start, task_axes(config, plan), [3, 7])
+    state = cleared(moved, start, task_rows(config, plan), [3, 7])
     leaves = lambda tree: jax.tree.leaves(tree)
     for new, old in zip(
         leaves((state.meta, state[2:])), leaves((moved.meta, moved[2:])), strict=True
@@ -225,7 +225,7 @@ def test_a_method_without_memories_has_nothing_to_forget(tmp_path):
     write_record(tmp_path, config, {})
     with pytest.raises(ConfigError, match="method maml, which keeps nothing of single tasks"):
         forget(tmp_path, ["3"])
-    with pytest.raises(ConfigError, match="numbers from 0 to 24; given 'u3'"):
+    with pytest.raises(ConfigError, match="numbers from 0 to 24; got 'u3'"):
         forget(tmp_path, ["u3"])
 
 

@@ -14,8 +14,8 @@ from moml.config.config import Config
 from moml.config.problems import Sine
 from moml.errors import CheckpointError, ConfigError
 from moml.runs import runs
-from moml.tabular.continuation import LEAST, go_on_table
-from moml.tabular.tables import load_table_run, predict_table
+from moml.tabular.continuation import LEAST, continue_table
+from moml.tabular.run import load_table_run
 from tests.support.processes import cached  # noqa: F401
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 from tests.support.small_table import written
@@ -28,7 +28,7 @@ def old(tmp_path_factory, quick):  # noqa: F811
 
 
 def rmse(run, rows, adapt_on=None):
-    given = predict_table(run, rows, adapt_on=adapt_on).columns["prediction"]
+    given = run.predict(rows, adapt_on=adapt_on).columns["prediction"]
     return float(np.sqrt(((given - rows["y"]) ** 2).mean()))
 
 
@@ -50,20 +50,20 @@ def test_few_tasks_join_and_the_common_parameters_stay(old, tmp_path, capsys):
     new = load_table_run(tmp_path / "new")
     same = lambda a, b: np.testing.assert_array_equal(a, b)
     jax.tree.map(same, new.model.metas, old.model.metas)
-    assert list(new.known.place) == [f"pers\u00f6n-{i}" for i in range(12)]
+    assert list(new.tasks.places) == [f"pers\u00f6n-{i}" for i in range(12)]
     count = lambda columns, id_: int((columns["person"] == id_).sum())
-    for id_, place in new.known.place.items():
-        assert new.known.rows[place] == count(visits(9, 0), id_) + count(rows, id_)
+    for id_, place in new.tasks.places.items():
+        assert new.tasks.rows[place] == count(visits(9, 0), id_) + count(rows, id_)
     asked = visits(12, 5)
-    given = predict_table(new, asked).columns["prediction"]
-    want = predict_table(old, asked, adapt_on=rows).columns["prediction"]
+    given = new.predict(asked).columns["prediction"]
+    want = old.predict(asked, adapt_on=rows).columns["prediction"]
     np.testing.assert_allclose(given, want, rtol=1e-9)
 
 
 def test_many_tasks_move_the_common_parameters_towards_them(old, tmp_path):
     rows = visits(LEAST + 16, 3, first=50)
     said = []
-    new = go_on_table(old.folder, rows, tmp_path / "new", iterations=100, say=said.append)
+    new = continue_table(old.folder, rows, tmp_path / "new", iterations=100, say=said.append)
     learned = {*new.about["trained"]} - {*old.about["trained"]}
     held = {*new.about["held_out"]} - {*old.about["held_out"]}
     assert learned and held and learned | held == {*rows["person"].tolist()}
@@ -75,7 +75,7 @@ def test_many_tasks_move_the_common_parameters_towards_them(old, tmp_path):
     assert all(joined[k] > len(r) for k, r in old.residuals.items())
     # who was known keeps how far they were from the rest, and how their rows were
     which = np.arange(9)
-    before, after = old.known.take(which), new.known.take(which)
+    before, after = old.tasks.take(which), new.tasks.take(which)
     np.testing.assert_array_equal(before.summary, after.summary)
     start = lambda run: run.model.metas["head"].params.head
     for part in ("weight", "bias"):

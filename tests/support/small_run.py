@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from moml.algorithms.tabular.members import Shape, parts
+from moml.algorithms.tabular.rivals import Rivals
 from moml.data.table.columns import learn_columns
 from moml.data.table.frame import as_table
 from moml.data.table.groups import group
 from moml.models.table import knots
 from moml.tabular.model import TableModel
-from moml.tabular.read import load_table_run
-from moml.tabular.rivals import Rivals
-from moml.tabular.store import building, write_each_task, write_model, write_tasks
+from moml.tabular.run import TableRun
+from moml.tabular.store import in_memory
 from moml.types import Hyper
 
 
@@ -78,12 +78,11 @@ def small_run(folder, columns, kinds, *, order=None, cold="personal", each=False
         "held_out": [groups.ids[1]], "trained": [groups.ids[0], *groups.ids[2:]], "model": None,
         "cold": cold,
     }  # fmt: skip
-    with building(folder) as place:
-        metric = "accuracy" if known.target.classes else "rmse"
-        score = {"metric": metric, "mean": 1.0, "std": 0.0, "tasks": 1, "rows": 2}
-        scores = [{"model": m, "shots": k} | score for k in (0, 3) for m in ("personal", "pooled")]
-        write_model(place, about, known, models, Rivals([0.0], None, 1.0), residuals, scores)
-        write = write_each_task if each else write_tasks
-        own = models["personal"].personal(x, y, groups.lists())
-        write(place, groups.ids, groups.sizes.tolist(), iter([own]))
-    return load_table_run(folder)
+    metric = "accuracy" if known.target.classes else "rmse"
+    score = {"metric": metric, "mean": 1.0, "std": 0.0, "tasks": 1, "rows": 2}
+    scores = [{"model": m, "shots": k} | score for k in (0, 3) for m in ("personal", "pooled")]
+    nobody = in_memory([], [(models["personal"].start(), np.zeros(0, int))])
+    rivals = Rivals([0.0], None, 1.0)
+    run = TableRun(about, known, models, rivals, nobody, residuals, scores)
+    blocks = iter([(models["personal"].personal(x, y, groups.lists()), groups.sizes)])
+    return run.with_tasks(groups.ids, blocks, folder, each=each)

@@ -11,10 +11,8 @@ import pytest
 from moml.cli import main
 from moml.data import read_table
 from moml.tabular import fit as table_fit
-from moml.tabular.source import rows_of
+from moml.tabular.run import load_table_run
 from moml.tabular.store import building
-from moml.tabular.tables import load_table_run
-from moml.tabular.update import extended
 from tests.support.processes import begun, cache  # noqa: F401
 from tests.support.small_table import some, users, written
 
@@ -55,7 +53,7 @@ def quick():
     name = "jax_disable_most_optimizations"
     before = jax.config.read(name)
     jax.config.update(name, True)
-    one = lambda shape: "own" if shape.build else "steps" if shape.classes else "head"
+    one = lambda shape: "custom" if shape.build else "steps" if shape.classes else "head"
     kinds = lambda shape: (one(shape),)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_fit, "candidates", kinds)
@@ -128,7 +126,7 @@ def test_scores_of_every_model_for_every_number_of_rows(run, table, tmp_path, ca
 def test_held_out_tasks_are_scored_by_hand(run, table):
     """The shrunken mean and its rows, computed the long way round."""
     found = load_table_run(run)
-    given = rows_of(found, table)
+    given = found.rows(table)
     y = found.columns.target.unscale(given.y)
     mean, worth = found.rivals.mean[0], found.rivals.rows
     errors, own = [], []
@@ -168,7 +166,7 @@ def test_predictions_stand_beside_all_rows_and_columns(run, table, tmp_path, cap
     rows = written(tmp_path, "asked.csv", both)
     moml("predict", run, "--data", rows, "--out", tmp_path / "p.parquet", "--interval", "0.8")
     told = capsys.readouterr().out
-    assert "nothing is known of 1 of " in told and "(1 of 42 rows)" in told
+    assert "no known rows of 1 of " in told and "(1 of 42 rows)" in told
     assert "column kind: a category that training had not in 1 of 42 rows" in told
     out = pq.read_table(tmp_path / "p.parquet")
     assert out.column_names == [*asked, "prediction", "lower", "upper"]
@@ -226,11 +224,11 @@ def test_intervals_hold_their_share_of_new_tasks(run, tmp_path):
 
 def test_later_rows_go_on_where_the_kept_ones_ended(run, table):
     found = load_table_run(run)
-    given, model = rows_of(found, table), found.model
+    given, model = found.rows(table), found.model
     groups = [rows for rows in given.groups.lists() if len(rows) >= 8][:16]
     n = len(groups)
     personal = lambda rows: model.personal(given.x, given.y, rows)
-    on = lambda own, known, rows: extended(model, own, np.full(n, known), given.x, given.y, rows)
+    on = lambda own, known, rows: model.extend(own, np.full(n, known), given.x, given.y, rows)
     nothing, half, all_ = (personal([rows[:k] for rows in groups]) for k in (0, 2, 4))
     close = lambda a, b: jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9), a, b
@@ -277,7 +275,9 @@ def test_other_formats_are_refused_by_number(run, tmp_path, capsys):
     file = tmp_path / "run" / "table.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 7}))
     seal(tmp_path / "run")
-    assert "format 7" in refused(capsys, "evaluate", tmp_path / "run")
+    assert "in format 7; this version reads format 2" in refused(
+        capsys, "evaluate", tmp_path / "run"
+    )
     (tmp_path / "other").mkdir()
     assert "has no table.json" in refused(capsys, "evaluate", tmp_path / "other")
 
@@ -302,7 +302,7 @@ def bad(name):
         x[4] = np.nan
         return columns | {"x": x}, ["--missing", "refuse"], "column x, row 5 has no value"
     if name == "two uses":
-        return columns, ["--weight", "y"], "cannot be two of"
+        return columns, ["--weight", "y"], "must be different columns"
     if name == "no shots":
         return columns, ["--shots", "0"], "shots must be a whole number from 1"
     if name == "too large a share":
@@ -399,7 +399,7 @@ def test_classes_have_labels_and_probabilities(tmp_path, capsys):
     _steps_go_on(tmp_path / "run", file)
     words = ["--data", file, "--out", tmp_path / "other.csv", "--interval", "0.9"]
     capsys.readouterr()
-    assert "is a class" in refused(capsys, "predict", tmp_path / "run", *words)
+    assert "target of this run is a class" in refused(capsys, "predict", tmp_path / "run", *words)
     assert not (tmp_path / "other.csv").exists()
 
 
@@ -424,11 +424,11 @@ def test_a_network_of_ones_own_is_named_again(table, tmp_path, capsys):
 def _steps_go_on(run, file):
     """Steps from nothing on are those of a new task; further rows change what is kept."""
     found = load_table_run(run)
-    given, model = rows_of(found, file), found.model
+    given, model = found.rows(file), found.model
     first = [rows[:1] for rows in given.groups.lists()][:8]
     nothing = model.personal(given.x, given.y, [rows[:0] for rows in first])
     one = model.personal(given.x, given.y, first)
-    on = lambda own, known: extended(model, own, np.full(8, known), given.x, given.y, first)
+    on = lambda own, known: model.extend(own, np.full(8, known), given.x, given.y, first)
     close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
     jax.tree.map(close, on(nothing, 0), one)
     size = lambda a, b: np.abs(a.heads["steps"].head.weight - b.heads["steps"].head.weight).mean()

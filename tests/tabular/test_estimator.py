@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from moml.cli import main
 from moml.tabular.estimator import UNMET, MomlClassifier, MomlRegressor
-from moml.tabular.tables import load_table_run, predict_table, save_table_run
+from moml.tabular.run import load_table_run
 from tests.support.small_table import some, users, written
 
 QUICK = {"iterations": 60, "members": 1}
@@ -85,8 +85,8 @@ def test_it_is_what_the_command_does(table, fitted, tmp_path):
 
 def test_a_fitted_one_is_a_run_for_the_commands(table, fitted, tmp_path):
     X, _, groups = parts(table)
-    save_table_run(fitted.run_, tmp_path / "run")
-    made = predict_table(load_table_run(tmp_path / "run"), X.assign(group=groups))
+    fitted.run_.save(tmp_path / "run")
+    made = load_table_run(tmp_path / "run").predict(X.assign(group=groups))
     np.testing.assert_array_equal(made.columns["prediction"], fitted.predict(X, groups=groups))
 
 
@@ -97,7 +97,7 @@ def test_adapting_gives_another_one(table, fitted, new):
     assert type(mine) is MomlRegressor and mine.get_params() == fitted.get_params()
     np.testing.assert_array_equal(fitted.predict(X), before)
     run, rows = fitted.run_, X.assign(group=user)
-    told = predict_table(run, rows, adapt_on=rows[:4].assign(target=y[:4])).columns["prediction"]
+    told = run.predict(rows, adapt_on=rows[:4].assign(target=y[:4])).columns["prediction"]
     np.testing.assert_allclose(mine.predict(X), told, rtol=1e-9)
     assert np.abs(told - before).max() > 0.1
     named = fitted.adapt(X[:4], y[:4], groups=user[:4])
@@ -112,7 +112,7 @@ def test_later_rows_of_the_same_task(fitted, new):
     twice = fitted.adapt(X[:3], y[:3]).adapt(X[3:5], y[3:5])
     again = fitted.adapt(X[:3], y[:3], user[:3]).adapt(X[3:5], y[3:5], user[3:5])
     np.testing.assert_allclose(twice.predict(X), again.predict(X, user), rtol=1e-9)
-    assert twice.run_.known.rows[-1] == 5
+    assert twice.run_.tasks.rows[-1] == 5
 
 
 def test_intervals(table, fitted):
@@ -210,7 +210,7 @@ def test_cross_validation_by_groups():
             return_indices=True,
         )
         for each in told["estimator"]:
-            assert len(each.run_.known.place) == 12  # the groups of a fold
+            assert len(each.run_.tasks.places) == 12  # the groups of a fold
         line = make_pipeline(StandardScaler(), asks)
         grid = {"standardscaler__with_std": [True, False]}
         search = GridSearchCV(line, grid, cv=GroupKFold(2), refit=False).fit(x, y, groups=who)

@@ -115,15 +115,15 @@ def test_memory_joins_visits_where_users_bring_more_rows():
 
 
 def test_what_cannot_be():
-    with pytest.raises(DataError, match="1 tasks, 1 of them with 2 rows and more"):
+    with pytest.raises(DataError, match="1 tasks, 1 of them with 2 rows or more"):
         fit_groups(X, Y, TRAIN[:1], **QUICK)
-    with pytest.raises(DataError, match="2 tasks, 0 of them with 2 rows and more"):
+    with pytest.raises(DataError, match="2 tasks, 0 of them with 2 rows or more"):
         fit_groups(X, Y, [[0], [1]], **QUICK)
-    with pytest.raises(DataError, match=r"y \[rows\]; given"):
+    with pytest.raises(DataError, match=r"y \[rows\]; got"):
         fit_groups(X, Y[:-1], TRAIN, **QUICK)
     with pytest.raises(DataError, match="x of row 2 is not finite"):
         fit_groups(np.where(np.arange(len(X))[:, None] == 2, np.nan, X), Y, TRAIN, **QUICK)
-    with pytest.raises(DataError, match="the numbers 0 to 1"):
+    with pytest.raises(DataError, match="class numbers from 0 to 1"):
         fit_groups(X, np.full(len(X), 2), TRAIN, classes=2, **QUICK)
     with pytest.raises(ConfigError, match="unknown kind 'trees'"):
         fit_groups(X, Y, TRAIN, kinds=["trees"], **QUICK)

@@ -5,11 +5,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from moml.algorithms.tabular.intervals import around, bounds
+from moml.algorithms.tabular.rivals import learn_rivals
 from moml.config.user_function import load_build
 from moml.errors import CheckpointError, ConfigError
 from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays, writing
-from moml.tabular.rivals import learn_rivals
-from moml.tabular.score import _mean, parted
+from moml.tabular.rows import split_rows
+from moml.tabular.score import _mean
 
 ARRAYS = {
     "a/weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -63,7 +64,7 @@ def test_bounds_are_those_of_the_nearest_number_of_rows():
     low, high = around(np.zeros(4), np.array([0, 1, 3, 99]), residuals, 0.8)
     assert high[0] > high[1] == high[2] > high[3] > 0 > low[3]
     assert abs(low[0] + 1.28) < 0.15 and abs(high[0] - 1.28) < 0.15
-    with pytest.raises(ConfigError, match="takes 19 held-out rows; this run has 18"):
+    with pytest.raises(ConfigError, match="needs 19 held-out rows; this run has 18"):
         bounds({0: np.zeros(18)}, 0.9)
 
 
@@ -79,11 +80,14 @@ def test_bounds_hold_their_share_of_exchangeable_rows():
 
 def test_half_of_a_task_is_always_asked_for():
     groups = [np.arange(2), np.arange(2, 12), np.arange(12, 13)]
-    ordered, shuffled = parted(groups, 4, True, 0), parted(groups, 4, False, 0)
-    assert [len(rows) for rows in ordered.known] == [1, 4, 0]
-    assert ordered.known[1].tolist() == [2, 3, 4, 5]
-    assert sorted(np.concatenate([*shuffled.known, *shuffled.asked])) == list(range(13))
-    assert shuffled.known[1].tolist() != [2, 3, 4, 5]
+    rng = np.random.default_rng(0)
+    ordered, shuffled = split_rows(groups, 4, True, rng), split_rows(groups, 4, False, rng)
+    assert [len(rows) for rows in ordered.support] == [1, 4, 0]
+    assert ordered.support[1].tolist() == [2, 3, 4, 5]
+    assert sorted(np.concatenate([*shuffled.support, *shuffled.query])) == list(range(13))
+    assert shuffled.support[1].tolist() != [2, 3, 4, 5]
+    few = split_rows(groups, 4, False, rng, most=3)
+    assert [len(rows) for rows in few.query] == [1, 3, 1]
 
 
 def test_the_penalty_is_the_one_that_training_tasks_like():

@@ -35,40 +35,40 @@ def folder(table, run, tmp_path_factory):
 
 def test_a_run_in_memory_is_the_one_in_a_folder(run, folder, tmp_path):
     assert run.folder is None
-    moml.save_table_run(run, tmp_path / "saved")
+    run.save(tmp_path / "saved")
     names = sorted(path.name for path in folder.iterdir())
     assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == names
     assert filecmp.cmpfiles(folder, tmp_path / "saved", names, shallow=False)[0] == names
     with pytest.raises(moml.ConfigError, match="exists already"):
-        moml.save_table_run(run, tmp_path / "saved")
+        run.save(tmp_path / "saved")
 
 
 def test_it_predicts_adapts_and_scores_alike(run, folder, tmp_path):
-    told, new = moml.load_table_run(folder), users(4, seed=3, first=70)
+    told, new = moml.load(folder), users(4, seed=3, first=70)
     early, late = some(new, new["day"] < 4), some(new, new["day"] >= 4)
-    both = [moml.predict_table(each, late, adapt_on=early) for each in (run, told)]
+    both = [each.predict(late, adapt_on=early) for each in (run, told)]
     first = both[0].columns["prediction"]
     np.testing.assert_array_equal(first, both[1].columns["prediction"])
-    mine = moml.adapt_table(run, early)
-    assert mine.folder is None and set(mine.known.place) == set(new["user"])
-    moml.save_table_run(mine, tmp_path / "mine")
-    moml.adapt_table(told, early, tmp_path / "each")  # one file a task
+    mine = run.adapt(early)
+    assert mine.folder is None and set(mine.tasks.places) == set(new["user"])
+    mine.save(tmp_path / "mine")
+    told.adapt(early, tmp_path / "each")  # one file a task
     for made in (
         mine,
-        moml.load_table_run(tmp_path / "mine"),
-        moml.load_table_run(tmp_path / "each"),
+        moml.load(tmp_path / "mine"),
+        moml.load(tmp_path / "each"),
     ):
-        np.testing.assert_array_equal(first, moml.predict_table(made, late).columns["prediction"])
-    assert moml.evaluate_table(run, new) == moml.evaluate_table(told, new)
+        np.testing.assert_array_equal(first, made.predict(late).columns["prediction"])
+    assert run.evaluate(new) == told.evaluate(new)
 
 
 def test_tables_of_other_libraries(run, table):
     rows = some(table, np.arange(40))
-    told = moml.predict_table(run, rows).columns["prediction"]
+    told = run.predict(rows).columns["prediction"]
     for frame in (pd.DataFrame(rows), pa.table(rows)):
-        np.testing.assert_array_equal(moml.predict_table(run, frame).columns["prediction"], told)
+        np.testing.assert_array_equal(run.predict(frame).columns["prediction"], told)
     with pytest.raises(moml.DataError, match="'x' with type str"):
-        moml.predict_table(run, pd.DataFrame(rows | {"x": [1, "x"] * 20}, dtype=object))
+        run.predict(pd.DataFrame(rows | {"x": [1, "x"] * 20}, dtype=object))
 
 
 def test_tables_of_like_shapes_share_programs(table):

@@ -1,173 +1,137 @@
 """`moml train --data`, `moml evaluate`, `moml predict`, `moml adapt`: a user's own table."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import docstring_parser
 import tyro
 
 from moml.cli.validation import rows_file, some
+from moml.types import Record
+
+if TYPE_CHECKING:
+    from moml.tabular.run import TableRun
 
 
-@dataclass(frozen=True)
-class Train:
-    """Learn from your own table: many users, machines or shops with a few rows each."""
-
-    data: Path
-    """Parquet, CSV or Arrow file, or a folder of such files with the same columns."""
-    task: str
-    """Column that says whose row it is."""
-    target: str
-    """Column to predict: a number, or a class."""
-    out: Path
-    """Folder of the run; it must not be there yet."""
-    order: str | None = None
-    """Column of numbers or dates: a task's earlier rows are known before its later ones."""
-    weight: str | None = None
-    """Column with the rows' weights."""
-    inputs: list[str] | None = None
-    """Columns to predict from; by default all others."""
-    exclude: list[str] | None = None
-    """Columns to leave out."""
-    classification: bool = False
-    """Take a target of numbers as classes."""
-    missing: Literal["impute", "refuse"] = "impute"
-    """Missing inputs: the training mean beside an indicator, or an error."""
-    shots: int | None = None
-    """Rows that a new task will bring; by default half of what tasks have, at most 10."""
-    hold_out: float = 0.2
-    """Share of the tasks that are scored on by a model that has not learned from them."""
-    refit: bool = True
-    """Train once more after that, on all tasks, if they are at most 5,000: that model is kept."""
-    members: int = 3
-    """Networks of each kind that are averaged."""
-    iterations: int | None = None
-    """Training steps; by default as many as the table needs."""
-    seed: int = 0
-    """Seed of everything random."""
-    model: str | None = None
-    """Your own network, MODULE:FUNCTION; it is called with the numbers of inputs and outputs."""
-    json: Path | None = None
-    """File for the scores' rows."""
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Scores of a table's run on held-out tasks, by number of known rows, beside plain rivals."""
+@dataclass(frozen=True, kw_only=True)
+class OfRun:
+    """The options of commands on a table's run."""
 
     run: tyro.conf.Positional[Path]
-    """Its folder."""
-    data: Path | None = None
-    """Another table: its tasks that training has not seen are scored."""
+    """Folder of a run, or of `moml adapt`."""
     model: str | None = None
     """MODULE:FUNCTION, if the run has a network of your own."""
+
+    def load(self) -> "TableRun":
+        """Open the run."""
+        from moml.tabular.run import load_table_run
+
+        return load_table_run(self.run, self.model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(OfRun):
+    """Scores of a table's run on held-out tasks, by number of known rows, beside baselines."""
+
+    data: Path | None = None
+    """Another table, whose tasks that training has not seen are scored."""
     json: Path | None = None
     """File for the rows."""
 
 
-@dataclass(frozen=True)
-class Predict:
-    """Predictions for rows of any task: known ones by their own parameters, others by the start."""
+@dataclass(frozen=True, kw_only=True)
+class Predict(OfRun):
+    """Predict rows of any task: known tasks by their personal parameters, others unadapted."""
 
-    run: tyro.conf.Positional[Path]
-    """Folder of a run, or of `moml adapt`."""
     data: Path
     """Table with the rows."""
     out: Path
-    """File for the rows with a column `prediction`; the format goes by its ending."""
+    """File for the rows with a column `prediction`; its ending gives the format."""
     adapt_on: Path | None = None
-    """Table with later rows of known tasks, or rows of new ones, to learn from first."""
+    """Table with later rows of known tasks, or rows of new ones, to adapt to first."""
     interval: float | None = None
-    """Add columns `lower` and `upper` that hold this share of the targets, as 0.9."""
-    model: str | None = None
-    """MODULE:FUNCTION, if the run has a network of your own."""
+    """Add columns `lower` and `upper` that enclose this share of the targets, such as 0.9."""
 
 
-@dataclass(frozen=True)
-class Adapt:
-    """Personal models of a table's tasks, one file each; `moml predict` takes the folder."""
+@dataclass(frozen=True, kw_only=True)
+class Adapt(OfRun):
+    """Adapt to a table's tasks, one file each; `moml predict` takes the folder."""
 
-    run: tyro.conf.Positional[Path]
-    """Folder of a run, or of an earlier `moml adapt`."""
     data: Path
     """Table with later rows of known tasks, or rows of new ones."""
     out: Path
-    """Folder for the models; it must not be there yet."""
-    model: str | None = None
-    """MODULE:FUNCTION, if the run has a network of your own."""
+    """Folder for the personal models; it must not exist."""
 
 
 def train(arguments: Sequence[str]) -> None:
-    """Train on a table, say what was understood of it, and print the scores."""
-    from moml.tabular.tables import train_table
+    """Train on a table, print how it was understood, and the scores."""
+    from moml.tabular.train import train_table
 
-    command = tyro.cli(Train, args=arguments, prog="moml train")
-    file = rows_file(command.json)
-    some("inputs", command.inputs)
-    run = train_table(
-        command.data,
-        command.out,
-        task=command.task,
-        target=command.target,
-        order=command.order,
-        weight=command.weight,
-        inputs=command.inputs,
-        exclude=command.exclude or (),
-        classification=command.classification,
-        missing=command.missing,
-        shots=command.shots,
-        hold_out=command.hold_out,
-        members=command.members,
-        iterations=command.iterations,
-        seed=command.seed,
-        refit=command.refit,
-        model=command.model,
-        progress=True,
-        say=lambda line: print(line, flush=True),
-    )
+    inputs, exclude = list[str] | None, tuple[str, ...]
+    missing = Literal["impute", "refuse"]
+    train_by(train_table, arguments, inputs=inputs, exclude=exclude, missing=missing, kinds=None)
+
+
+def train_by(
+    function: Callable[..., "TableRun"], arguments: Sequence[str], **types: object
+) -> None:
+    """Call a training function with the options that are its parameters, and print the scores.
+
+    The help texts are those of its docstring. `types` replace annotations; None drops an option.
+    """
+    command: object = tyro.cli(_options(function, types), args=arguments, prog="moml train")
+    options = dict(vars(command))
+    file = rows_file(options.pop("json"))
+    some("inputs", options.get("inputs"))
+    run = function(**options, progress=True, say=lambda line: print(line, flush=True))
     report(run.evaluation, run.about["target"], file)
-    print(f"folder: {command.out}")
+    print(f"folder: {options['out']}")
+
+
+def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> type:
+    """A dataclass of a function's parameters, for tyro."""
+    text = docstring_parser.parse(function.__doc__ or "")
+    help_ = {p.arg_name: f"{p.type_name} {p.description or ''}".strip() for p in text.params}
+    types = {"source": Path, "data": Path, "out": Path, "progress": None, "say": None} | types
+    fields = []
+    for name, given in inspect.signature(function).parameters.items():
+        kind, needed = types.get(name, given.annotation), given.default is given.empty
+        if kind is not None:
+            word = "from" if name == "source" else name
+            kind = Annotated[kind, tyro.conf.arg(name=word.replace("_", "-"), help=help_[name])]
+            fields.append((name, kind, field() if needed or name == "out" else given.default))
+    fields.append(("json", Annotated[Path | None, tyro.conf.arg(help="File for the rows.")], None))
+    made = make_dataclass("Train", fields, frozen=True, kw_only=True)
+    made.__doc__ = text.short_description
+    return made
 
 
 def evaluate(command: Evaluate) -> None:
     """Print the scores of a run."""
-    from moml.tabular.tables import evaluate_table, load_table_run
-
-    file = rows_file(command.json)
-    run = load_table_run(command.run, command.model)
-    report(evaluate_table(run, command.data, progress=True), run.about["target"], file)
+    file, run = rows_file(command.json), command.load()
+    report(run.evaluate(command.data, progress=True), run.about["target"], file)
 
 
 def predict(command: Predict) -> None:
-    """Write the predictions, and say what there is to say about them."""
-    from moml.tabular.tables import load_table_run, predict_file
-
-    remarks = predict_file(
-        load_table_run(command.run, command.model),
-        command.data,
-        command.out,
-        adapt_on=command.adapt_on,
-        interval=command.interval,
-        progress=True,
-    )
-    for line in remarks:
+    """Write the predictions, and print remarks on them."""
+    data, out, later, interval = command.data, command.out, command.adapt_on, command.interval
+    made = command.load().predict(data, out, adapt_on=later, interval=interval, progress=True)
+    for line in made.remarks:
         print(line)
-    print(f"predictions: {command.out}")
+    print(f"predictions: {out}")
 
 
 def adapt(command: Adapt) -> None:
     """Write the personal models."""
-    from moml.tabular.tables import adapt_table, load_table_run
-
-    made = adapt_table(
-        load_table_run(command.run, command.model), command.data, command.out, progress=True
-    )
-    print(f"{len(made.known.place):,} personal models: {command.out}")
+    made = command.load().adapt(command.data, command.out, progress=True)
+    print(f"{len(made.tasks.places):,} personal models: {command.out}")
 
 
-def report(rows: list[dict], target: str, file: Path | None) -> None:
-    """Print the scores, and write their rows where asked."""
+def report(rows: list[Record], target: str, file: Path | None) -> None:
+    """Print the scores, and write their rows to a file if there is one."""
     from moml.report.terminal.table_scores import print_scores, verdict
     from moml.storage.files import write_json
 

@@ -1,10 +1,10 @@
-"""The export of a run by `moml train CONFIG`: a fully connected network that adapts by steps."""
+"""Export of a run by `moml train CONFIG`: a fully connected network that adapts by steps."""
 
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from moml.config.build import images_of, shift_of, split_of
 from moml.config.config import Config, classifies, kind_of
@@ -15,13 +15,13 @@ from moml.runs.runs import load
 from moml.storage.arrays import named_leaves
 from moml.storage.metrics import read
 from moml.training.fit import Learner
-from moml.types import Params
+from moml.types import Params, Record
 
-CAN = "what can be exported is a fully connected network that adapts by gradient steps"
+CAN = "only fully connected networks that adapt by gradient steps can be exported"
 
 
-def network_card(run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the card says of a run's newest good checkpoint, and the arrays."""
+def network_card(run: Path) -> tuple[Record, dict[str, np.ndarray]]:
+    """The card and the arrays of a run's newest good checkpoint."""
     _, config = record_of(run)
     if getattr(config.problem, "model", "mlp") != "mlp":
         raise ConfigError(f"{run} has the network {config.problem.model}; {CAN}")  # type: ignore[union-attr]
@@ -34,8 +34,8 @@ def network_card(run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def described(
     config: Config, learner: Learner, shift: dict[str, float]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The card and the arrays of a model that was trained by this configuration."""
+) -> tuple[Record, dict[str, np.ndarray]]:
+    """The card and the arrays of a model trained with this configuration."""
     options = learner.method.options
     given = options.step_sizes == "given"
     params = learner.meta if given else learner.meta.params
@@ -58,7 +58,7 @@ def described(
 
 
 def _place(name: str, layers: int) -> str:
-    """The name that an array has in an export; the head is the last layer.
+    """The name of an array in an export, where the head is the last layer.
 
     >>> _place("body/1/bias", 3), _place("head/bias", 3)
     ('1/bias', '2/bias')
@@ -67,14 +67,14 @@ def _place(name: str, layers: int) -> str:
     return f"{layers - 1}/{part}" if name.startswith("head") else f"{name.split('/')[1]}/{part}"
 
 
-def _chosen(leaves: Any, params: Params) -> str:
-    """Which leaves adapt, in a word: all, or those of the head."""
+def _chosen(leaves: PyTree[bool], params: Params) -> str:
+    """Which leaves adapt: "all", or those of the "head"."""
     names = {name for name, chosen in named_leaves(leaves).items() if chosen}
     return "all" if names == set(named_leaves(params)) else "head"
 
 
 def _shift(config: Config) -> dict[str, float]:
-    """What the network takes from its inputs, and divides them by."""
+    """What is subtracted from the inputs, and what they are divided by."""
     if not isinstance(config.problem, Clients):
         return {"mean": 0.0, "std": 1.0}
     train, test = images_of(config.problem)

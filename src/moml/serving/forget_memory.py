@@ -1,36 +1,39 @@
-"""A task's memory in a run by `moml train CONFIG`: back to its start, in every checkpoint."""
+"""Reset the memories of tasks in a run by `moml train CONFIG`, in every checkpoint."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
 from moml.config.config import Config
 from moml.errors import ConfigError
 from moml.runs.disk_job import store_of
-from moml.runs.job import Plan, many, plan_of, single, sizes_of
-from moml.runs.record import Record, record_of
+from moml.runs.job import Members, Plan, many, plan_of, single, sizes_of
+from moml.runs.record import record_of
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import write_text
 from moml.storage.folder import Lock
 from moml.training.compose import hyper_of, init_key
 from moml.training.sweep import grid_of
+from moml.types import Record, State
 
-ALL = 10**9  # checkpoints are kept: none is retired by being written again
+ALL = 10**9  # checkpoints to keep: writing one again retires no other
+Change = Callable[[State], State]
 
 
 def forget_memories(folder: Path, tasks: Sequence[str]) -> list[str]:
-    """Every checkpoint without these tasks' memories; those that cannot be read are removed."""
+    """Reset the memories of these tasks; checkpoints that cannot be read are removed."""
     record, config = record_of(folder)
-    numbers = [_number(folder, word, config.problem.n) for word in tasks]
+    numbers = [_number(folder, task, config.problem.n) for task in tasks]
     plan = plan_of(config)
-    axes = task_axes(config, plan)
-    if not any(axis is not None for axis in axes):
+    rows = task_rows(config, plan)
+    if not any(jax.tree.leaves(rows)):
         raise ConfigError(
             f"{folder} is of the method {config.method}, which keeps nothing of single tasks; the "
             "trace in w cannot be removed"
@@ -38,83 +41,85 @@ def forget_memories(folder: Path, tasks: Sequence[str]) -> list[str]:
     lines = []
     with Lock(folder, "moml forget"):
         record, _ = record_of(folder)
-        noted = sorted({*record.get("forgotten", []), *numbers})
-        text = json.dumps(record | {"forgotten": noted}, indent=1) + "\n"
+        forgotten = sorted({*record.get("forgotten", []), *numbers})
+        text = json.dumps(record | {"forgotten": forgotten}, indent=1) + "\n"
         write_text(text, folder / "run.json")
-        if config.memory == "disk":
+        if config.memory == "disk":  # no checkpoint has rows of tasks
             store_of(config, folder, jax.eval_shape(_begin(config, plan), 0)).forget(numbers)
-        for place, like, change in _parts(folder, record, config, plan, axes, numbers):
-            with Checkpoints(place, ALL) as kept:
-                for step in kept.rewrite(like, change):
-                    lines.append(f"{kept.path(step)} was damaged: it is removed, as all it held")
-    words = (
-        f"{len(numbers):,} forgotten: the memory is as before the first visit, in all checkpoints"
-    )
-    again = "the task is still in the data: going on with this run would learn it again"
-    return [words, *lines, f"{again} (run.json keeps its number, and `moml resume` warns)"]
+        else:
+            for place, like, change in _checkpoints(folder, record, config, plan, rows, numbers):
+                with Checkpoints(place, ALL) as kept:
+                    removed = kept.rewrite(like, change)
+                    lines += [f"removed {kept.path(step)}, which was damaged" for step in removed]
+    return [
+        f"{len(numbers):,} forgotten: the memory is as before the first visit, in all checkpoints",
+        *lines,
+        "the task is still in the data: continuing this run would learn it again (run.json keeps "
+        "its number, and `moml resume` warns)",
+    ]
 
 
-def _number(folder: Path, word: str, n: int | None) -> int:
+def _number(folder: Path, task: str, n: int | None) -> int:
     if n is None:
-        raise ConfigError(f"{folder} has tasks without end, and keeps nothing of single ones")
-    if not word.isdecimal() or int(word) >= n:
-        raise ConfigError(f"tasks of {folder} are numbers from 0 to {n - 1}; given {word!r}")
-    return int(word)
+        raise ConfigError(f"{folder} has a stream of tasks, and keeps nothing of single ones")
+    if not task.isdecimal() or int(task) >= n:
+        raise ConfigError(f"tasks of {folder} must be numbers from 0 to {n - 1}; got {task!r}")
+    return int(task)
 
 
-def _begin(config: Config, plan: Plan) -> Callable[[Any], Any]:
-    """A seed's first state, with memories that are empty."""
+def _begin(config: Config, plan: Plan) -> Callable[[int | jax.Array], State]:
+    """The first state of a seed, with empty memories."""
     hyper = hyper_of(plan.method, plan.built.init(init_key(0)), sizes_of(config))
     return lambda seed: plan.method.algorithm.init(plan.built.init(init_key(seed)), hyper)
 
 
-def task_axes(config: Config, plan: Plan) -> list[int | None]:
-    """Of each leaf of a state the axis that counts tasks; None where it has no row of each."""
+def task_rows(config: Config, plan: Plan) -> PyTree[bool]:
+    """For each leaf of a state, whether its first axis counts tasks."""
     begun = jax.eval_shape(_begin(config, plan), 0)
-    rows = jax.tree.broadcast(plan.method.algorithm.rows, begun)
-    return [0 if of_tasks else None for of_tasks in jax.tree.leaves(rows)]
+    return jax.tree.broadcast(plan.method.algorithm.rows, begun)
 
 
-def _parts(
+def _checkpoints(
     folder: Path,
     record: Record,
     config: Config,
     plan: Plan,
-    axes: list[int | None],
+    rows: PyTree[bool],
     numbers: list[int],
-) -> list[tuple[Path, Any, Callable[[Any], Any]]]:
-    """The checkpoints of a run, or of each part of a sweep: where, of which form, what to do."""
-    if config.memory == "disk":  # no checkpoint has rows
-        return []
+) -> Iterator[tuple[Path, State, Change]]:
+    """Folder, form and change of the checkpoints of a run, or of each part of a sweep."""
     begin = _begin(config, plan)
-    later = [None if axis is None else axis + 1 for axis in axes]  # members come first
     if "grid" not in record:
         like = jax.eval_shape(single(config, plan).first)
-        clear = lambda state: _cleared(state, begin(config.seed), axes, numbers)
-        return [(folder / "checkpoints", like, clear)]
+        change = lambda state: cleared(state, begin(config.seed), rows, numbers)
+        yield folder / "checkpoints", like, change
+        return
     settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
-    found: list[tuple[Path, Any, Callable[[Any], Any]]] = []
     for part, first in enumerate(range(0, len(settings), size)):
-        rows = settings[first : first + size]
-        start = jax.vmap(begin)(jnp.asarray([row["seed"] for row in rows]))
-        place = folder / f"part-{part:03d}" / "checkpoints"
-        like = jax.eval_shape(many(config, rows, plan, None).first)
-        found.append((place, like, partial(_cleared_members, start, later, numbers)))
-    return found
+        members = settings[first : first + size]
+        start = jax.vmap(begin)(jnp.asarray([member["seed"] for member in members]))
+        like = jax.eval_shape(many(config, members, plan, None).first)
+        change = partial(_cleared_members, start, rows, numbers)
+        yield folder / f"part-{part:03d}" / "checkpoints", like, change
 
 
-def _cleared_members(start: Any, axes: list[int | None], numbers: list[int], members: Any) -> Any:
-    return members._replace(state=_cleared(members.state, start, axes, numbers))
+def _cleared_members(
+    start: State, rows: PyTree[bool], numbers: list[int], members: Members
+) -> Members:
+    state = cleared(members.state, start, rows, numbers, axis=1)  # after the members' axis
+    return members._replace(state=state)
 
 
-def _cleared(state: Any, start: Any, axes: list[int | None], numbers: list[int]) -> Any:
-    """The state, with the rows of these tasks as they were at the start."""
-    leaves, tree = jax.tree.flatten(state)
-    made = []
-    for leaf, first, axis in zip(leaves, jax.tree.leaves(start), axes, strict=True):
+def cleared(
+    state: State, start: State, rows: PyTree[bool], numbers: list[int], axis: int = 0
+) -> State:
+    """The state with the rows of these tasks as they were at the start."""
+    at = (slice(None),) * axis + (numbers,)
+
+    def clear(leaf: ArrayLike, first: ArrayLike, of_tasks: bool) -> np.ndarray:
         new = np.array(leaf)
-        if axis is not None:
-            rows = (slice(None),) * axis + (numbers,)
-            new[rows] = np.asarray(first)[rows]
-        made.append(new)
-    return jax.tree.unflatten(tree, made)
+        if of_tasks:
+            new[at] = np.asarray(first)[at]
+        return new
+
+    return jax.tree.map(clear, state, start, rows)

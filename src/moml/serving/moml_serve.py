@@ -1,15 +1,15 @@
-"""Adapt and predict with what `moml export` wrote: numpy and the standard library, no jax, no moml.
+"""Adapt and predict with an export of moml: numpy and the standard library, no jax, no moml.
 
     python moml_serve.py predict --data rows.csv --adapt-on known.csv --interval 0.9 --out out.csv
 
     import moml_serve
     model = moml_serve.load("folder")         # by default the folder of this file
-    mine = model.adapt(known)                 # columns by name: arrays, lists
+    mine = model.adapt(known)                 # columns by name: arrays or lists
     mine.predict(rows, interval=0.9)          # {"prediction": ..., "lower": ..., "upper": ...}
 
-card.json says what the model is, params.safetensors holds it, tasks.json and tasks.safetensors what
-is personal to known tasks. Each is compared with manifest.json before it is read; no code is run
-from any of them.
+card.json describes the model, params.safetensors has its arrays, tasks.json and tasks.safetensors
+have the personal parameters of known tasks. Each file is compared with manifest.json before it is
+read; none of them can run code.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ import numpy as np
 
 FORMAT = 1
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "|b1"}
-LONGEST = 100_000_000  # bytes of a header, as the format's own readers allow
+LONGEST = 100_000_000  # bytes of a safetensors header
 CHUNK = 4096  # rows that are predicted at a time
 MOST = 10_000  # steps of an adaptation
 
@@ -43,55 +43,56 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 DAY = 86_400.0
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}  # seconds
 CLIP = 100.0  # standard deviations of an input
-NEAR, FAR = 3.0, 10.0  # where inputs and targets are bounded, in standard deviations
+NEAR, FAR = 3.0, 10.0  # bounds of inputs and targets, in standard deviations
 
-Rows = Mapping[str, Any]  # columns by name
+Values = Sequence[Any] | np.ndarray
+Rows = Mapping[str, Values]  # columns by name
+Record = Mapping[str, Any]  # a JSON object
 Arrays = dict[str, np.ndarray]
 
 
 class ServeError(Exception):
-    """An export or a table that cannot be used; the message is one line."""
+    """An invalid export or table; the message is one line."""
 
 
 # The folder
 
 
 def load(folder: str | os.PathLike[str] | None = None) -> "Table | Network":
-    """The model of an exported folder, by default the one of this file; every byte is checked."""
+    """Load an export, by default from the folder of this file; every byte is checked."""
     place = Path(__file__).parent if folder is None else Path(folder)
     try:
         listed = _listed(place)
         card = json.loads(_content(place, "card.json", listed))
         if card["format"] != FORMAT:
-            raise ServeError(
-                f"{place} is an export of format {card['format']!r}; this file reads {FORMAT}"
-            )
+            found = f"{place} is an export of format {card['format']!r}"
+            raise ServeError(f"{found}; this file reads format {FORMAT}")
         arrays = _arrays(_content(place, "params.safetensors", listed))
         if card["kind"] == "network":
             return _network(card, arrays)
         tasks = []
         if "tasks.json" in listed:
-            told = json.loads(_content(place, "tasks.json", listed))
-            tasks = [told, _arrays(_content(place, "tasks.safetensors", listed))]
+            ids = json.loads(_content(place, "tasks.json", listed))
+            tasks = [ids, _arrays(_content(place, "tasks.safetensors", listed))]
         return _table(card, arrays, *tasks)
     except OSError as error:
         raise ServeError(f"{place} cannot be read: {error.strerror or error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ServeError(f"{place} is no export of moml: {reason}") from error
+        raise ServeError(f"{place} is not an export of moml: {reason}") from error
 
 
-def _listed(folder: Path) -> dict[str, Any]:
-    """The files that the manifest lists; its own digest is checked."""
-    told = json.loads(_plain(folder, "manifest.json"))
-    digest = hashlib.sha256(json.dumps(told["files"], sort_keys=True).encode()).hexdigest()
-    if digest != told["sha256_of_files"]:
+def _listed(folder: Path) -> Record:
+    """The files that the manifest lists; its digest is checked."""
+    manifest = json.loads(_plain(folder, "manifest.json"))
+    digest = hashlib.sha256(json.dumps(manifest["files"], sort_keys=True).encode()).hexdigest()
+    if digest != manifest["sha256_of_files"]:
         raise ServeError(f"{folder}: manifest.json is damaged")
-    return told["files"]
+    return manifest["files"]
 
 
-def _content(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
-    """A file of the folder, if it is as the manifest has it."""
+def _content(folder: Path, name: str, listed: Record) -> bytes:
+    """The content of a file, which must be as the manifest says."""
     content = _plain(folder, name)
     if hashlib.sha256(content).hexdigest() != listed[name]["sha256"]:
         raise ServeError(f"{folder}: {name} is damaged: its SHA-256 is not that of the manifest")
@@ -105,63 +106,42 @@ def _plain(folder: Path, name: str) -> bytes:
     return path.read_bytes()
 
 
-class Place(NamedTuple):
-    """Where an array lies, after the header of its file."""
-
-    kind: np.dtype
-    shape: tuple[int, ...]
-    begin: int
-    end: int
-
-
-def places(header: Any, size: int) -> dict[str, Place]:
-    """The arrays of a safetensors file by its header, if they fill its `size` bytes one by one."""
-    header.pop("__metadata__", None)
-    found: dict[str, Place] = {}
-    end = 0
-    for name, told in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        kind, shape = np.dtype(TYPES[told["dtype"]]), told["shape"]
-        begin, stop = told["data_offsets"]
-        if not all(type(number) is int and number >= 0 for number in (*shape, begin, stop)):
-            raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
-        if begin != end or stop - begin != math.prod(shape) * kind.itemsize or stop > size:
-            raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
-        found[name], end = Place(kind, tuple(shape), begin, stop), stop
-    if end != size:
-        raise ValueError(f"{size - end} bytes belong to no array")
-    return found
-
-
 def _arrays(content: bytes) -> Arrays:
-    """The arrays of a safetensors file: a length, so many bytes of JSON, the numbers in a row."""
+    """The arrays of a safetensors file: the length of a JSON header, the header, the numbers."""
     length = int.from_bytes(content[:8], "little")
     if not 0 < length <= min(LONGEST, len(content) - 8):
         raise ValueError(f"a header of {length} bytes")
     header, data = json.loads(content[8 : 8 + length]), memoryview(content)[8 + length :]
+    header.pop("__metadata__", None)
     found: Arrays = {}
-    for name, at in places(header, len(data)).items():
-        values = np.frombuffer(data[at.begin : at.end], at.kind).reshape(at.shape)
-        found[name] = values.astype(_wide(values))
+    end = 0  # the arrays must fill the file one after the other
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        kind, shape = np.dtype(TYPES[entry["dtype"]]), entry["shape"]
+        begin, stop = entry["data_offsets"]
+        whole = all(type(number) is int and number >= 0 for number in (*shape, begin, stop))
+        if not whole or begin != end or stop > len(data):
+            raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
+        if stop - begin != math.prod(shape) * kind.itemsize:
+            raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
+        values = np.frombuffer(data[begin:stop], kind).reshape(shape)
+        found[name], end = values.astype(float if kind.kind == "f" else int), stop
+    if end != len(data):
+        raise ValueError(f"{len(data) - end} bytes belong to no array")
     return found
 
 
-def _wide(values: np.ndarray) -> type:
-    return float if values.dtype.kind == "f" else int
+# Columns: from the cells of a table to the inputs of the network
 
 
-# Columns: what stands in a table, and what the network is given
-
-
-def _missing(value: Any) -> bool:
+def _missing(value: object) -> bool:
     return value is None or bool(value != value)
 
 
-def _numbers(name: str, values: Any) -> np.ndarray:
-    """Numbers, truth values as 0 and 1, times of day in seconds; NaN where missing."""
-    plain = isinstance(values, np.ndarray)
-    if plain and values.dtype.kind == "m":
+def _numbers(name: str, values: Values) -> np.ndarray:
+    """Numbers; booleans as 0 and 1, times of day in seconds, NaN where missing."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "m":
         return np.where(np.isnat(values), np.nan, values / np.timedelta64(1, "s"))
-    if plain and values.dtype.kind in "iufb":
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iufb":
         return values.astype(float)
     return np.array([_number(name, row, value) for row, value in enumerate(values)], float)
 
@@ -181,7 +161,7 @@ def _number(name: str, row: int, value: Any) -> float:
     raise ServeError(f"column {name}, row {row + 1:,}: {value!r} is not a number")
 
 
-def _moments_of(name: str, values: Any) -> np.ndarray:
+def _seconds(name: str, values: Values) -> np.ndarray:
     """Dates as seconds since 1970 in UTC, to the microsecond; NaN where missing."""
     if not isinstance(values, np.ndarray) or values.dtype.kind != "M":
         each = [_date(name, row, value) for row, value in enumerate(values)]
@@ -190,7 +170,7 @@ def _moments_of(name: str, values: Any) -> np.ndarray:
     return np.where(np.isnat(since), np.nan, since.astype("i8") / 1e6)
 
 
-def _date(name: str, row: int, value: Any) -> Any:
+def _date(name: str, row: int, value: Any) -> np.datetime64:
     if _missing(value) or (isinstance(value, str) and not value.strip()):
         return np.datetime64("NaT")
     if isinstance(value, np.datetime64):
@@ -201,18 +181,18 @@ def _date(name: str, row: int, value: Any) -> Any:
             raise ValueError
         at = datetime.fromisoformat(word)
     except ValueError as error:
-        said = f"{value!r} is not a date of the form 2024-12-31"
-        raise ServeError(f"column {name}, row {row + 1:,}: {said}") from error
+        reason = f"{value!r} is not a date of the form 2024-12-31"
+        raise ServeError(f"column {name}, row {row + 1:,}: {reason}") from error
     return np.datetime64(at if at.tzinfo is None else at.astimezone(UTC).replace(tzinfo=None))
 
 
-def _words(values: Any) -> list[str | None]:
+def _texts(values: Values) -> list[str | None]:
     """Texts, None where missing; 7.0 is '7'."""
     blank = lambda value: _missing(value) or not str(value).strip()
-    return [None if blank(value) else _word(value) for value in values]
+    return [None if blank(value) else _text(value) for value in values]
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, float | np.floating) and abs(float(value)) < 1e16 and value % 1 == 0:
@@ -227,17 +207,17 @@ def _scaled(scale: Mapping[str, float], values: np.ndarray) -> np.ndarray:
         return np.clip((values - scale["mean"]) / scale["std"], -CLIP, CLIP)
 
 
-def _encode(given: Mapping[str, Any], values: Any) -> list[np.ndarray]:
+def _encode(given: Record, values: Values) -> list[np.ndarray]:
     """The features of an input column."""
     name, scale = given["name"], given["scale"]
     if given["kind"] == "text":
-        words = np.array(_words(values), object)
+        words = np.array(_texts(values), object)
         missing = np.array([word is None for word in words], bool)
         features = [words == word for word in given["words"]]
         if given["other"]:
             features.append(~missing & ~np.any(features, axis=0))
         return [*features, missing] if given["indicator"] else features
-    at = (_numbers if given["kind"] == "number" else _moments_of)(name, values)
+    at = (_numbers if given["kind"] == "number" else _seconds)(name, values)
     missing = np.isnan(at)
     features = [np.where(missing, 0, _scaled(scale, at))] if scale["std"] else []
     for cycle in given["cycles"]:
@@ -257,7 +237,7 @@ class Head(NamedTuple):
 
 
 class Net(NamedTuple):
-    """Members of one kind, for a row x beside the summary c of its task.
+    """Members of one kind, with a row x and the summary c of its task as inputs.
 
     h = tanh(W [squash(x), pieces(x), c] + b),    y = V [h, squash(x)] + a + C c
     """
@@ -266,7 +246,7 @@ class Net(NamedTuple):
     body: list[tuple[np.ndarray, np.ndarray]]
     head: Head  # V, a
     beside: np.ndarray  # C
-    more: Arrays  # what its adaptation has learned
+    learned: Arrays  # parameters of its adaptation
 
 
 class Model(NamedTuple):
@@ -280,12 +260,12 @@ class Model(NamedTuple):
 
     @property
     def out(self) -> int:
-        """Numbers that a net gives."""
+        """Number of outputs."""
         return self.classes or 1
 
 
 class Person(NamedTuple):
-    """What is kept of a task: the number of rows that were learned from, and what they gave."""
+    """The number of known rows of a task, and its personal parameters."""
 
     rows: int
     summary: np.ndarray
@@ -301,7 +281,7 @@ def _turned(weight: np.ndarray) -> np.ndarray:
 
 
 def _features(net: Net, knots: Arrays, x: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """What the head is given, [members, rows, features], for rows x beside summaries c."""
+    """The inputs of the head [members, rows, features] for rows x with summaries c."""
     bounded = _squash(x)
     pieces = np.clip((x[:, knots["column"]] - knots["low"]) / knots["width"], 0, 1) - 0.5
     h = np.concatenate([bounded, pieces, c], axis=1)[None]
@@ -319,7 +299,7 @@ def _softmax(z: np.ndarray) -> np.ndarray:
 def _answers(
     model: Model, people: Sequence[Person], which: np.ndarray, x: np.ndarray
 ) -> np.ndarray:
-    """The mean of all members' answers to rows x, row i being of people[which[i]]."""
+    """The mean prediction of all members for rows x, row i being of people[which[i]]."""
     found = []
     c = np.stack([person.summary for person in people])[which]
     for net in model.nets:
@@ -337,11 +317,11 @@ def _answers(
     return np.concatenate(found).mean(axis=0)
 
 
-# A task's own part: a summary of its rows, and heads that have learned from them
+# Personal parameters: a summary of a task's rows, and adapted heads
 
 
 def _nobody(model: Model) -> Person:
-    """A task of which nothing is known."""
+    """A task without known rows."""
     summary = max((net.beside.shape[2] for net in model.nets), default=0)
     start = np.zeros(summary)
     if summary:  # the summary of no rows: all zeros but for the spread
@@ -350,9 +330,9 @@ def _nobody(model: Model) -> Person:
 
 
 def _summaries(x: np.ndarray, y: np.ndarray, mask: np.ndarray, ordered: bool) -> np.ndarray:
-    """Of the rows that each line of a mask [lines, rows] picks: means, spread, number, the newest.
+    """Means, spread, number and newest of the rows that each line of a mask [lines, rows] selects.
 
-    Sums are divided by k + 1: few rows say little, and none say nothing.
+    Sums are divided by k + 1, so a summary of few rows is close to zero.
     """
     k = mask.sum(axis=1)[:, None]
     centre = (mask @ y) / np.maximum(k, 1)
@@ -366,32 +346,32 @@ def _summaries(x: np.ndarray, y: np.ndarray, mask: np.ndarray, ordered: bool) ->
 
 
 def _merged(old: np.ndarray, k: int, new: np.ndarray, n: int, out: int, inputs: int) -> np.ndarray:
-    """The summary of k rows and n later ones together, from those of both; of each line of new."""
+    """The summary of k rows and n later ones, from those of both; for each line of new."""
     ends = [out, 2 * out, 2 * out + 1, 2 * out + 1 + inputs]
     ay, aspread, _, ax, anewest = np.split(np.broadcast_to(old, new.shape), ends, axis=1)
     by, bspread, _, bx, bnewest = np.split(new, ends, axis=1)
     mean = lambda a, b: (a * (k + 1) + b * (n + 1)) / (k + n + 1)
-    own = lambda sums, rows: sums * (rows + 1) / max(rows, 1)
-    apart = k * n / max(k + n, 1) * (own(ay, k) - own(by, n)) ** 2
-    squares = aspread**2 * (k + 1) + bspread**2 * (n + 1) - 1e-6 + apart
+    plain = lambda sums, rows: sums * (rows + 1) / max(rows, 1)
+    between = k * n / max(k + n, 1) * (plain(ay, k) - plain(by, n)) ** 2
+    squares = aspread**2 * (k + 1) + bspread**2 * (n + 1) - 1e-6 + between
     spread = np.sqrt(np.maximum(squares, 1e-6) / (k + n + 1))
     number = np.full((len(new), 1), (k + n) / (k + n + 3))
     newest = bnewest if n > 0 else anewest
     return np.concatenate([mean(ay, by), spread, number, mean(ax, bx), newest], axis=1)
 
 
-class Learned(NamedTuple):
-    """What one net's adaptation sees of the new rows, and of the earlier ones."""
+class NewRows(NamedTuple):
+    """New rows of a task as one net's adaptation sees them, and what is kept of earlier ones."""
 
     f: np.ndarray  # features of the new rows [members, rows, features]
     beside: np.ndarray  # C c of each row [members, rows, out]
     y: np.ndarray  # targets [rows, out]; one-hot
-    known: int  # earlier rows
+    known: int  # number of earlier rows
     centre: np.ndarray  # features of their mean [members, 1, features]
 
 
 def _extended(model: Model, person: Person, x: np.ndarray, y: np.ndarray) -> Person:
-    """A task after further rows: its summary is that of all of them, its heads go on."""
+    """A task after further rows: summaries are merged, heads are updated."""
     n, k, inputs = len(x), person.rows, x.shape[1]
     if model.classes is None:
         target = np.clip(y, -FAR, FAR)[:, None]
@@ -410,7 +390,7 @@ def _extended(model: Model, person: Person, x: np.ndarray, y: np.ndarray) -> Per
         if net.kind in ADAPT:
             f = _features(net, model.knots, x, others)
             middle = _features(net, model.knots, centre, person.summary[None])
-            seen = Learned(f, others @ _turned(net.beside), target, k, middle)
+            seen = NewRows(f, others @ _turned(net.beside), target, k, middle)
             heads[net.kind] = ADAPT[net.kind](model, net, person.heads[net.kind], seen)
     return Person(k + n, both(summary(np.ones((1, n))), n)[0], heads)
 
@@ -420,12 +400,12 @@ def _slopes(z: np.ndarray, y: np.ndarray, classes: int | None) -> np.ndarray:
     return (2 * (z - y) if classes is None else _softmax(z) - y) / len(y)
 
 
-def _by_steps(model: Model, net: Net, head: Head, seen: Learned) -> Head:
-    """Gradient steps of learned sizes, by n / (n + tau + earlier rows) smaller."""
+def _by_steps(model: Model, net: Net, head: Head, seen: NewRows) -> Head:
+    """Gradient steps of learned sizes, shrunk by n / (n + tau + earlier rows)."""
     n = len(seen.y)
-    shrink = (n / (n + np.exp(net.more["log_tau"]) + seen.known))[:, None]
-    by_weight = shrink[..., None] * np.exp(net.more["log_alpha/head/weight"])
-    by_bias = shrink * np.exp(net.more["log_alpha/head/bias"])
+    shrink = (n / (n + np.exp(net.learned["log_tau"]) + seen.known))[:, None]
+    by_weight = shrink[..., None] * np.exp(net.learned["log_alpha/head/weight"])
+    by_bias = shrink * np.exp(net.learned["log_alpha/head/bias"])
     weight, bias = head
     for _ in range(model.steps):
         z = seen.f @ _turned(weight) + bias[:, None] + seen.beside
@@ -434,11 +414,11 @@ def _by_steps(model: Model, net: Net, head: Head, seen: Learned) -> Head:
     return Head(weight, bias)
 
 
-def _in_closed_form(model: Model, net: Net, head: Head, seen: Learned) -> Head:
-    """The posterior mean: w + S F' (F S F' + s I)^-1 (y - F w), with R = F S^(1/2) of fewer sides.
+def _in_closed_form(model: Model, net: Net, head: Head, seen: NewRows) -> Head:
+    """The posterior mean w + S F' (F S F' + s I)^-1 (y - F w), by the smaller of two systems.
 
-    Earlier rows bind the head with residuals of 0: they are taken to have lain about their mean as
-    the new ones do about theirs.
+    Earlier rows become pseudo-rows with residual 0: they are assumed to have scattered about their
+    mean as the new rows do about theirs.
     """
     ones = lambda f: np.concatenate([f, np.ones((*f.shape[:2], 1))], axis=2)
     f, n = ones(seen.f), len(seen.y)
@@ -446,9 +426,9 @@ def _in_closed_form(model: Model, net: Net, head: Head, seen: Learned) -> Head:
     earlier = f - f.mean(axis=1, keepdims=True) + ones(seen.centre)
     rows = np.concatenate([f, earlier * math.sqrt(seen.known / n)], axis=1)
     off = np.concatenate([seen.y - z, np.zeros_like(z)], axis=1)
-    width = np.broadcast_to(np.exp(net.more["log_prior/weight"]), (len(f), f.shape[2] - 1))
-    root = np.sqrt(np.concatenate([width, np.exp(net.more["log_prior/bias"])[:, None]], axis=1))
-    scaled, noise = rows * root[:, None], np.exp(net.more["log_noise"])[:, None, None]
+    width = np.broadcast_to(np.exp(net.learned["log_prior/weight"]), (len(f), f.shape[2] - 1))
+    root = np.sqrt(np.concatenate([width, np.exp(net.learned["log_prior/bias"])[:, None]], axis=1))
+    scaled, noise = rows * root[:, None], np.exp(net.learned["log_noise"])[:, None, None]
     solve = lambda gram, y: np.linalg.solve(gram + noise * np.eye(gram.shape[1]), y)
     if scaled.shape[1] <= scaled.shape[2]:
         move = _turned(scaled) @ solve(scaled @ _turned(scaled), off)
@@ -458,7 +438,7 @@ def _in_closed_form(model: Model, net: Net, head: Head, seen: Learned) -> Head:
     return Head(head.weight + _turned(move[:, :-1]), head.bias + move[:, -1])
 
 
-Adaptation = Callable[[Model, Net, Head, Learned], Head]
+Adaptation = Callable[[Model, Net, Head, NewRows], Head]
 ADAPT: dict[str, Adaptation] = {"steps": _by_steps, "head": _in_closed_form}
 
 
@@ -466,41 +446,37 @@ ADAPT: dict[str, Adaptation] = {"steps": _by_steps, "head": _in_closed_form}
 
 
 class Table:
-    """A model of a table's rows; `known` are the tasks that it has learned from, by their ids."""
+    """A model of a table; `known` are the tasks that it has adapted to, by their ids."""
 
-    def __init__(
-        self, card: dict[str, Any], models: dict[str, Model], residuals: dict[int, np.ndarray]
-    ):
+    def __init__(self, card: Record, models: dict[str, Model], residuals: dict[int, np.ndarray]):
         self.card, self.models, self.residuals = card, models, residuals
         self.known: dict[str, Person] = {}
 
     def adapt(self, rows: Rows) -> "Table":
-        """The same model, after rows of any tasks that have the target; this one stays as it is."""
+        """Return the model adapted to rows with targets of any tasks; this one does not change."""
         model, x, y = self.models["personal"], self.encode(rows), self._targets(rows)
         made = Table(self.card, self.models, self.residuals)
         made.known = dict(self.known)
         nobody = _nobody(model)
-        for id_, own in self._tasks(rows, ordered=True).items():
-            made.known[id_] = _extended(model, self.known.get(id_, nobody), x[own], y[own])
+        for id_, at in self._tasks(rows, ordered=True).items():
+            made.known[id_] = _extended(model, self.known.get(id_, nobody), x[at], y[at])
         return made
 
     def predict(
         self, rows: Rows, adapt_on: Rows | None = None, interval: float | None = None
     ) -> Arrays:
-        """Every row's prediction; `interval` adds the bounds that hold this share of targets.
+        """Predict rows; `interval` adds bounds that enclose this share of the targets.
 
-        Numbers in the target's own unit, or classes with a probability for each of them.
+        Numbers in the unit of the target, or classes with the probability of each.
         """
         if adapt_on is not None:
             return self.adapt(adapt_on).predict(rows, interval=interval)
-        if interval is not None:
-            _check_interval(self.card["columns"]["target"], self.residuals, interval)
         x, model = self.encode(rows), self.models["personal"]
         given = np.empty((len(x), *([] if model.classes is None else [model.classes])))
         known = np.zeros(len(x), int)
         nobody, tasks = _nobody(model), self._tasks(rows)
         order = np.concatenate(list(tasks.values()))
-        owner = [id_ for id_, own in tasks.items() for _ in own]
+        owner = [id_ for id_, at in tasks.items() for _ in at]
         for first in range(0, len(order), CHUNK):
             some, ids = order[first : first + CHUNK], owner[first : first + CHUNK]
             place = {id_: i for i, id_ in enumerate(dict.fromkeys(ids))}
@@ -512,9 +488,10 @@ class Table:
         for first in range(0, len(lacking) if cold is not model else 0, CHUNK):
             some = lacking[first : first + CHUNK]
             given[some] = _answers(cold, [_nobody(cold)], np.zeros(len(some), int), x[some])
-        new = _labelled(self.card["columns"]["target"], given)
+        target = self.card["columns"]["target"]
+        new = _labelled(target, given)
         if interval is not None:
-            low, high = _around(known, self.residuals, interval)
+            low, high = _bounds(target, known, self.residuals, interval)
             new |= {"lower": new["prediction"] + low, "upper": new["prediction"] + high}
         return new
 
@@ -522,7 +499,7 @@ class Table:
         """The network's inputs."""
         sizes = sorted({len(values) for values in rows.values()})
         if len(sizes) != 1 or sizes == [0]:
-            raise ServeError(f"columns must be equally long and not empty; given {sizes}")
+            raise ServeError(f"columns must be equally long and not empty; got lengths {sizes}")
         inputs = self.card["columns"]["inputs"]
         features = [
             each for given in inputs for each in _encode(given, _column(rows, given["name"]))
@@ -530,31 +507,28 @@ class Table:
         return np.stack(features, axis=1).astype("f4").astype(float)  # training had float32
 
     def _tasks(self, rows: Rows, ordered: bool = False) -> dict[str, np.ndarray]:
-        """The rows of each task, by its id; in the order that the model knows of."""
+        """The rows of each task by its id, in the order of the model's order column."""
         name, order = self.card["task"], self.card["order"]
-        ids: Any = _words(_column(rows, name))
-        _complete(name, ids)
-        place: Any = np.arange(len(ids))
+        ids = _complete(name, _texts(_column(rows, name)))
+        place = np.arange(len(ids))
         if ordered and order is not None:
             by = _column(rows, order)
             try:
                 rank = _numbers(order, by)
             except (ServeError, TypeError):
-                rank = _moments_of(order, by)
-            _complete(order, rank)
-            place = np.argsort(rank, kind="stable")
+                rank = _seconds(order, by)
+            place = np.argsort(_complete(order, rank), kind="stable")
         tasks: dict[str, list[int]] = {id_: [] for id_ in ids}
         for row in place.tolist():
             tasks[ids[row]].append(row)
-        return {id_: np.array(own) for id_, own in tasks.items()}
+        return {id_: np.array(at) for id_, at in tasks.items()}
 
     def _targets(self, rows: Rows) -> np.ndarray:
         """Standardised numbers, or the numbers of classes."""
         target = self.card["columns"]["target"]
         name, values = target["name"], _column(rows, target["name"])
         if not target["classes"]:
-            y = _numbers(name, values)
-            _complete(name, y)
+            y = _complete(name, _numbers(name, values))
             if np.isinf(y).any():
                 raise ServeError(f"column {name}, row {np.argmax(np.isinf(y)) + 1:,} is not finite")
             return _scaled(target["scale"], y).astype("f4").astype(float)
@@ -562,61 +536,57 @@ class Table:
             numbers = _numbers(name, values)
             flags = target["kind"] == "flag"
             values = [None if n != n else bool(n) if flags else n for n in numbers.tolist()]
-        words = _words(values)
-        _complete(name, words)
-        place = {word: i for i, word in enumerate(target["classes"])}
-        for row, word in enumerate(words):
-            if word not in place:
+        labels = _complete(name, _texts(values))
+        place = {label: i for i, label in enumerate(target["classes"])}
+        for row, label in enumerate(labels):
+            if label not in place:
                 known = ", ".join([*place][:5]) + (", ..." if len(place) > 5 else "")
-                said = f"{word!r} is none of the classes {known}"
-                raise ServeError(f"column {name}, row {row + 1:,}: {said}")
-        return np.array([place[str(word)] for word in words], int)
+                reason = f"{label!r} is not among the classes {known}"
+                raise ServeError(f"column {name}, row {row + 1:,}: {reason}")
+        return np.array([place[label] for label in labels], int)
 
 
-def _column(rows: Rows, name: str) -> Any:
+def _column(rows: Rows, name: str) -> Values:
     if name not in rows:
         raise ServeError(f"there is no column {name}; there are {', '.join(map(str, rows))}")
     return rows[name]
 
 
-def _complete(name: str, values: Iterable[Any]) -> None:
+def _complete(name: str, values: Any) -> Any:
+    """The same values, none of which may be missing."""
     for row, value in enumerate(values):
         if _missing(value):
             raise ServeError(f"column {name}, row {row + 1:,} has no value")
+    return values
 
 
-def _labelled(target: Mapping[str, Any], given: np.ndarray) -> Arrays:
+def _labelled(target: Record, given: np.ndarray) -> Arrays:
     if not target["classes"]:
         return {"prediction": given * target["scale"]["std"] + target["scale"]["mean"]}
-    words: Any = np.array(target["classes"])
+    labels = np.array(target["classes"])
     if target["kind"] == "flag":
-        words = words == "true"
+        labels = labels == "true"
     elif target["kind"] == "number":
-        numbers = words.astype(float)
-        words = numbers.astype(int) if (numbers % 1 == 0).all() else numbers
+        numbers = labels.astype(float)
+        labels = numbers.astype(int) if (numbers % 1 == 0).all() else numbers
     named = {f"probability_{name}": given[:, i] for i, name in enumerate(target["classes"])}
-    return {"prediction": words[given.argmax(axis=1)], **named}
+    return {"prediction": labels[given.argmax(axis=1)], **named}
 
 
-def _check_interval(target: Mapping[str, Any], residuals: Mapping[int, Any], level: float) -> None:
+def _bounds(
+    target: Record, known: np.ndarray, residuals: Mapping[int, np.ndarray], level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What to add for lower and upper bounds: conformal, by the number of known rows."""
     if target["classes"]:
-        raise ServeError(
-            f"an interval is one of numbers, and the target {target['name']} is a class"
-        )
+        raise ServeError(f"an interval needs a target of numbers, but {target['name']} is a class")
     if not 0 < level < 1:
-        raise ServeError(f"the interval must be between 0 and 1, as 0.9; given {level!r}")
+        raise ServeError(f"the interval must be between 0 and 1, such as 0.9; got {level!r}")
     fewest = min(map(len, residuals.values()), default=0)
     least = math.ceil(2 / (1 - level) - 1e-9) - 1
     if fewest < least:
         raise ServeError(
-            f"an interval of {level:g} takes {least:,} held-out rows; there are {fewest:,}"
+            f"an interval of {level:g} needs {least:,} held-out rows; this model has {fewest:,}"
         )
-
-
-def _around(
-    known: np.ndarray, residuals: Mapping[int, np.ndarray], level: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """What to add for lower and upper bounds: conformal ones, by the number of known rows."""
     numbers = np.array(sorted(residuals))
     found = []
     for number in numbers.tolist():
@@ -629,12 +599,9 @@ def _around(
 
 
 def _table(
-    card: dict[str, Any],
-    arrays: Arrays,
-    tasks: Mapping[str, Any] | None = None,
-    personal: Arrays | None = None,
+    card: Record, arrays: Arrays, tasks: Record | None = None, personal: Arrays | None = None
 ) -> Table:
-    models = {name: _model(name, told, arrays) for name, told in card["models"].items()}
+    models = {name: _model(name, entry, arrays) for name, entry in card["models"].items()}
     start = "residuals/"
     residuals = {int(n.removeprefix(start)): r for n, r in arrays.items() if n.startswith(start)}
     made, model = Table(card, models, residuals), models["personal"]
@@ -652,12 +619,12 @@ def _table(
             heads = {kind: Head(*(part[i] for part in parts)) for kind, parts in whole.items()}
             made.known[str(id_)] = Person(int(rows), personal["summary"][i], heads)
     row = _some_row(card)
-    made.adapt(row).predict(row)  # what does not fit together fails here
+    made.adapt(row).predict(row)  # arrays of inconsistent shapes fail here
     return made
 
 
-def _some_row(card: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """A row of a new task, with as little in it as can be."""
+def _some_row(card: Record) -> dict[str, list[Any]]:
+    """A row of a new task, with as few values as possible."""
     inputs, target = card["columns"]["inputs"], card["columns"]["target"]
     row: dict[str, list[Any]] = {given["name"]: [None] for given in inputs}
     dates = [given["name"] for given in inputs if given["kind"] == "time"]
@@ -666,39 +633,38 @@ def _some_row(card: Mapping[str, Any]) -> dict[str, list[Any]]:
     return row if order is None else row | {order: ["2024-01-01" if order in dates else 0]}
 
 
-def _model(name: str, told: Mapping[str, Any], arrays: Arrays) -> Model:
+def _model(name: str, entry: Record, arrays: Arrays) -> Model:
     nets = []
-    for kind in told["kinds"]:
+    for kind in entry["kinds"]:
         start = f"{name}/{kind}/"
-        own = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-        layers = range(len(told["hidden"]))
-        body = [(own[f"body/{i}/weight"], own[f"body/{i}/bias"]) for i in layers]
-        nets.append(Net(kind, body, Head(own["head/weight"], own["head/bias"]), own["beside"], own))
+        part = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+        layers = range(len(entry["hidden"]))
+        body = [(part[f"body/{i}/weight"], part[f"body/{i}/bias"]) for i in layers]
+        head = Head(part["head/weight"], part["head/bias"])
+        nets.append(Net(kind, body, head, part["beside"], part))
     knots = {part: arrays[f"{name}/knots/{part}"] for part in ("column", "low", "width")}
-    return Model(nets, knots, told["classes"], bool(told["ordered"]), int(told["steps"]))
+    return Model(nets, knots, entry["classes"], bool(entry["ordered"]), int(entry["steps"]))
 
 
-# A network that adapts by gradient steps: `moml train sine` and its like
+# A network that adapts by gradient steps: runs by `moml train CONFIG`
 
 
 class Network:
     """A fully connected network, relu between its layers."""
 
-    def __init__(self, card: dict[str, Any], layers: list[Head], rates: Arrays):
+    def __init__(self, card: Record, layers: list[Head], rates: Arrays):
         self.card, self.layers, self.rates = card, layers, rates
 
-    def adapt(self, x: Any, y: Any, steps: int | None = None) -> "Network":
+    def adapt(self, x: Values, y: Values, steps: int | None = None) -> "Network":
         """The network after gradient steps on samples x [rows, ...] and their y."""
         rows, classes = self._rows(x), self.card["loss"] == "cross_entropy"
         out = len(self.layers[-1].bias)
         y = np.asarray(y, int) if classes else np.asarray(y, float).reshape(-1, out)
         if len(y) != len(rows) or not len(y):
-            said = f"given {len(y)} and {len(rows)}"
-            raise ServeError(f"as many targets as samples are needed; {said}")
+            raise ServeError(f"x and y must have the same length; got {len(rows)} and {len(y)}")
         if classes and not (y.min() >= 0 and y.max() < out):
-            raise ServeError(
-                f"classes are numbers from 0 to {out - 1}; given {y.min()} to {y.max()}"
-            )
+            found = f"{y.min()} to {y.max()}"
+            raise ServeError(f"y must be class numbers from 0 to {out - 1}; got {found}")
         y = np.eye(out)[y] if classes else y
         layers = list(self.layers)
         for step in range(self.card["steps"] if steps is None else steps):
@@ -711,20 +677,20 @@ class Network:
                 layers[i] = Head(*move)
         return Network(self.card, layers, self.rates)
 
-    def predict(self, x: Any) -> np.ndarray:
+    def predict(self, x: Values) -> np.ndarray:
         """The outputs [rows, out], or the probabilities of the classes."""
         z = _forwards(self.layers, self._rows(x))[-1]
         return _softmax(z) if self.card["loss"] == "cross_entropy" else z
 
-    def _rows(self, x: Any) -> np.ndarray:
+    def _rows(self, x: Values) -> np.ndarray:
         rows = np.asarray(x, float).reshape(len(x), -1)
         if rows.shape[1] != self.layers[0].weight.shape[1]:
             wanted = self.layers[0].weight.shape[1]
-            raise ServeError(f"a sample has {wanted} numbers; given {rows.shape[1]}")
+            raise ServeError(f"a sample must have {wanted} numbers; got {rows.shape[1]}")
         return (rows - self.card["shift"]["mean"]) / self.card["shift"]["std"]
 
-    def _rate(self, layer: int, name: str, step: int) -> Any:
-        """The size of a step: alpha, or learned for each number, or for each array and step."""
+    def _rate(self, layer: int, name: str, step: int) -> np.ndarray | float:
+        """The step size: alpha, or learned by parameter, or learned by array and step."""
         if self.card["step_sizes"] == "given":
             return self.card["alpha"]
         log = self.rates[f"{layer}/{name}"]
@@ -733,7 +699,7 @@ class Network:
 
 
 def _forwards(layers: Sequence[Head], x: np.ndarray) -> list[np.ndarray]:
-    """What each layer is given, and the output."""
+    """The inputs of each layer, and the output."""
     seen = [x]
     for i, (weight, bias) in enumerate(layers):
         z = seen[-1] @ weight.T + bias
@@ -753,16 +719,16 @@ def _backwards(
     return found[::-1]
 
 
-def _network(card: dict[str, Any], arrays: Arrays) -> Network:
+def _network(card: Record, arrays: Arrays) -> Network:
     count = int(card["layers"])
     layers = [Head(arrays[f"{i}/weight"], arrays[f"{i}/bias"]) for i in range(count)]
     start = "log_alpha/"
     rates = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
     if card["tied"]:
-        alike = lambda part: np.broadcast_to(part.mean(axis=0, keepdims=True), part.shape)
-        layers[-1] = Head(*map(alike, layers[-1]))
+        equal_rows = lambda part: np.broadcast_to(part.mean(axis=0, keepdims=True), part.shape)
+        layers[-1] = Head(*map(equal_rows, layers[-1]))
     if not 0 <= card["steps"] <= MOST:
-        raise ValueError(f"{card['steps']} steps")
+        raise ValueError(f"steps must be from 0 to {MOST:,}; got {card['steps']}")
     made = Network(card, layers, rates)
     x = np.zeros((1, layers[0].weight.shape[1]))
     made.adapt(x, np.zeros(1 if card["loss"] == "cross_entropy" else (1, len(layers[-1].bias))), 1)
@@ -795,23 +761,23 @@ def _cells(path: str | os.PathLike[str]) -> tuple[list[str], list[list[str]], st
             row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row
         ]
     except csv.Error as error:
-        raise ServeError(f"{path} is no CSV: {error}") from error
+        raise ServeError(f"{path} is not a CSV file: {error}") from error
     if len(rows) < 2:
         raise ServeError(f"{path} has no rows")
     for number, row in enumerate(rows[1:], 1):
         if len(row) != len(rows[0]):
-            said = f"{len(row)} instead of {len(rows[0])} cells"
-            raise ServeError(f"{path}, row {number:,}: {said}")
+            reason = f"{len(row)} instead of {len(rows[0])} cells"
+            raise ServeError(f"{path}, row {number:,}: {reason}")
     return rows[0], rows[1:], separator
 
 
 def write_csv(data: str | os.PathLike[str], new: Arrays, out: str | os.PathLike[str]) -> None:
-    """The cells of a CSV file as they are, with new columns beside them."""
+    """Write the unchanged cells of a CSV file with new columns beside them."""
     header, rows, separator = _cells(data)
     for name in new:
         if name in header:
             raise ServeError(f"{data} has a column {name} already; rename it first")
-    plain = lambda value: _word(value) if isinstance(value, bool) else str(value)
+    plain = lambda value: _text(value) if isinstance(value, bool) else str(value)
     more = zip(*(map(plain, values.tolist()) for values in new.values()), strict=True)
     partial, packed = f"{out}.{os.urandom(8).hex()}.partial", str(out).endswith(".gz")
     try:
@@ -825,21 +791,25 @@ def write_csv(data: str | os.PathLike[str], new: Arrays, out: str | os.PathLike[
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="moml_serve.py", description=(__doc__ or "").split("\n")[0]
     )
     predict = parser.add_subparsers(dest="command", required=True).add_parser("predict")
     predict.add_argument("--data", required=True, help="CSV file with the rows")
     predict.add_argument("--out", required=True, help="CSV file for the rows with predictions")
-    predict.add_argument("--adapt-on", help="CSV file with rows to learn from first")
-    predict.add_argument("--interval", type=float, help="share of targets between the bounds")
+    predict.add_argument("--adapt-on", help="CSV file with rows to adapt to first")
+    predict.add_argument(
+        "--interval", type=float, help="share of targets between the bounds, such as 0.9"
+    )
     predict.add_argument("--folder", help="the exported folder; by default that of this file")
     given = parser.parse_args(arguments)
     try:
         model = load(given.folder)
         if not isinstance(model, Table):
-            raise ServeError("this export is a network, not a table's model: use it from Python")
+            raise ServeError(
+                "predict needs the export of a table; this one is a network: use it from Python"
+            )
         if os.path.exists(given.out) and os.path.samefile(given.out, given.data):
             raise ServeError(f"{given.out} is the table itself; give another file")
         later = None if given.adapt_on is None else read_csv(given.adapt_on)

@@ -1,46 +1,50 @@
-"""scikit-learn's way to what `moml train --data` does: the groups of the rows are the tasks."""
+"""scikit-learn estimators of table models: the groups of the rows are the tasks."""
 
 import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Frame, as_table, columns_of
 from moml.errors import MomlError
+from moml.tabular.fit import fit_rows
 from moml.tabular.model import TableModel
-from moml.tabular.pooled import fit_rows
 from moml.tabular.predict import labelled
-from moml.tabular.score import unadapted
-from moml.tabular.store import TableRun, together
-from moml.tabular.tables import adapt_table, predict_table, train_table
-from moml.tabular.train import check_missing
+from moml.tabular.run import TableRun
+from moml.tabular.train import check_missing, train_table
+from moml.types import Record
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.metrics import accuracy_score, r2_score
-    from sklearn.utils import check_consistent_length, check_random_state, check_X_y
+    from sklearn.utils import Tags, check_consistent_length, check_random_state, check_X_y
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
     raise ImportError("estimators need scikit-learn: pip install 'moml[table]'") from error
 
-OWN = "the estimator's own task"  # whose rows are those without groups
+NO_GROUP = "no group"  # the task of rows without groups
 # scikit-learn's checks that do not hold, as `check_estimator(..., expected_failed_checks=UNMET)`
 UNMET = {
     "check_sample_weight_equivalence_on_dense_data": (
-        "rows are drawn at random: one of weight 2 is drawn as often as others and counts twice, "
-        "two copies are drawn twice as often; the same on average, not to the digit"
+        "rows are drawn at random: a row of weight 2 is drawn as often as others and counts twice, "
+        "two copies are drawn twice as often; equal on average, not exactly"
     )
 }
-ALONE = "fit without groups: one pooled model, the same for all rows; it adapts to nobody"
+POOLED = "fit without groups: one pooled model for all rows, which does not adapt"
+Table = ArrayLike | Frame
+Maybe = ArrayLike | None
+Estimator = TypeVar("Estimator", bound="_Estimator")
 
 
 class _Estimator(BaseEstimator):
-    """What both have in common; the parameters are those of `moml train`, with its defaults."""
+    """What both estimators share; the parameters are those of `moml.train_table`."""
 
     run_: TableRun | None  # None: fitted without groups
     columns_: Columns
@@ -60,7 +64,7 @@ class _Estimator(BaseEstimator):
         model: Any = None,
         random_state: Any = 0,
         progress: Any = False,
-    ):  # nothing is checked here: scikit-learn wants that left to `fit`
+    ):  # scikit-learn leaves all checks to `fit`
         self.order = order
         self.missing = missing
         self.shots = shots
@@ -73,61 +77,59 @@ class _Estimator(BaseEstimator):
         self.random_state = random_state
         self.progress = progress
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Any:
-        """Learn from rows X [rows, features] and their targets y; groups[i] says whose row i is.
+    def fit(
+        self: Estimator, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
+    ) -> Estimator:
+        """Train on rows X [rows, features] and targets y; groups[i] is the group of row i.
 
         X is an array of numbers, or a frame with categories and dates among its columns. Without
-        groups it is one pooled model, with a warning.
+        groups one pooled model is trained, with a warning.
         """
-        columns, y = self._read(X, reset=True, y=y)
-        y = self._learn_target(y)
-        weight = sample_weight
-        if weight is not None:
-            weight = _check_sample_weight(weight, y, dtype=np.float64, ensure_non_negative=True)
-        names = {name: _free(name, columns) for name in ("group", "target", "weight")}
+        columns, given = self._read(X, reset=True, y=y)
+        target = self._learn_target(given)
+        names = {name: _unused(name, columns) for name in ("group", "target", "weight")}
         self._names = [*columns], names
-        data = columns | {names["target"]: y}
-        data |= {} if weight is None else {names["weight"]: weight}
+        data = columns | {names["target"]: target}
+        if sample_weight is not None:
+            data[names["weight"]] = _check_sample_weight(
+                sample_weight, target, dtype=np.float64, ensure_non_negative=True
+            )
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
-        if groups is None:
-            warnings.warn(ALONE, UserWarning, stacklevel=2)
-        with _told():
-            (self._fit_pooled if groups is None else self._fit_groups)(data, groups, int(seed))
+        with _value_errors():
+            if groups is None:
+                warnings.warn(POOLED, UserWarning, stacklevel=2)
+                self._fit_pooled(data, int(seed))
+            else:
+                check_consistent_length(target, groups)
+                self._fit_groups(data | {names["group"]: _ids(groups)}, int(seed))
         return self
 
-    def _fit_groups(self, data: dict[str, Any], groups: Any, seed: int) -> None:
+    def _fit_groups(self, data: Record, seed: int) -> None:
         columns, names = self._names
-        check_consistent_length(data[names["target"]], groups)
-        run = train_table(
-            data | {names["group"]: _words(groups)},
+        options = self.get_params(deep=False) | {"seed": seed}
+        del options["random_state"]
+        if isinstance(self.order, int):
+            options["order"] = columns[self.order]
+        self.run_ = train_table(
+            data,
             task=names["group"],
             target=names["target"],
-            order=columns[self.order] if isinstance(self.order, int) else self.order,
             weight=names["weight"] if names["weight"] in data else None,
             classification=isinstance(self, ClassifierMixin),
-            missing=self.missing,
-            shots=self.shots,
-            hold_out=self.hold_out,
-            refit=self.refit,
-            members=self.members,
-            iterations=self.iterations,
-            kinds=self.kinds,
-            seed=seed,
-            model=self.model,
-            progress=self.progress,
+            **options,
         )
-        self.run_, self.columns_, self.pooled_ = run, run.columns, run.models["pooled"]
+        self.columns_, self.pooled_ = self.run_.columns, self.run_.models["pooled"]
 
-    def _fit_pooled(self, data: dict[str, Any], _: None, seed: int) -> None:
+    def _fit_pooled(self, data: Record, seed: int) -> None:
         if self.model is not None:
-            raise ValueError("a model of your own needs groups: without them nothing would adapt")
+            raise ValueError("model needs groups: without groups nothing adapts")
         names = self._names[1]
         weight = data.pop(names["weight"], None)
         table, classification = as_table(data), isinstance(self, ClassifierMixin)
@@ -141,77 +143,77 @@ class _Estimator(BaseEstimator):
             progress=self.progress,
         )  # fmt: skip
 
-    def adapt(self, X: Any, y: Any, groups: Any = None) -> Any:
-        """A new estimator that knows these rows too; this one stays as it is.
+    def adapt(self: Estimator, X: Table, y: ArrayLike, groups: Maybe = None) -> Estimator:
+        """A new estimator that has also adapted to these rows; this one does not change.
 
-        Without groups they are rows of one task, and the new estimator predicts for that task
-        where it is given no groups. Rows of a task that is known already are taken as later ones.
+        Without groups they are rows of one task, for which the new estimator predicts where it is
+        given no groups. Rows of a known task are taken as its later rows.
         """
         check_is_fitted(self)
         if self.run_ is None:
-            raise ValueError("nothing adapts: the estimator was fitted without groups")
-        data, y = self._read(X, y=y)
-        names = self._names[1]
-        data |= {names["target"]: self._known_target(y)} | self._tasks(groups, len(y))
+            raise ValueError("adapt needs an estimator that was fitted with groups")
+        data, given = self._read(X, y=y)
+        target = {self._names[1]["target"]: self._known_target(given)}
+        data |= target | self._tasks(groups, len(given))
         new = copy.copy(self)
-        with _told():
-            made = adapt_table(self.run_, data)
-        new.run_ = made._replace(known=together(self.run_.known, made.known))
+        with _value_errors():
+            made = self.run_.adapt(data)
+        new.run_ = replace(made, tasks=self.run_.tasks.merge(made.tasks))
         return new
 
-    def _predicted(self, X: Any, groups: Any, interval: float | None = None) -> dict[str, Any]:
-        """The columns that predictions have: those of known groups are by their own parameters."""
+    def _predicted(self, X: Table, groups: Maybe, interval: float | None = None) -> Record:
+        """The columns of predictions."""
         check_is_fitted(self)
         data, _ = self._read(X)
         rows = len(next(iter(data.values())))
-        with _told():
+        with _value_errors():
             if self.run_ is not None:
                 data |= self._tasks(groups, rows)
-                return predict_table(self.run_, data, interval=interval).columns
+                return self.run_.predict(data, interval=interval).columns
             if interval is not None:
-                raise ValueError("no interval: that takes tasks to hold out, and fit had no groups")
+                raise ValueError("an interval needs an estimator that was fitted with groups")
             x = self.columns_.encode(as_table(data))
-            return labelled(self.columns_, unadapted(self.pooled_, x))
+            return labelled(self.columns_.target, self.pooled_.unadapted(x))
 
-    def _read(self, X: Any, reset: bool = False, **target: Any) -> tuple[dict[str, Any], Any]:
-        """The columns of X by the names they had in `fit`, and the target y, both checked."""
+    def _read(self, X: Table, reset: bool = False, **target: object) -> tuple[Record, np.ndarray]:
+        """The checked columns of X by the names they had in `fit`, and the checked target y."""
         if target:
             target["y_numeric"] = isinstance(self, RegressorMixin)
         if isinstance(X, Frame) and hasattr(X, "columns"):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            with _told():
+            with _value_errors():
                 columns = columns_of(X)
             rows = len(next(iter(columns.values()), ()))
-            y = check_X_y(np.zeros((rows, 1)), **target)[1] if target else None
+            y = check_X_y(np.zeros((rows, 1)), **target)[1] if target else np.zeros(0)
         else:
             dtypes, least = [np.float64, np.float32], 2 if reset else 1
             given = validate_data(
                 self, X, reset=reset, dtype=dtypes, ensure_all_finite="allow-nan",
                 ensure_min_samples=least, **target,
             )  # fmt: skip
-            X, y = given if target else (given, None)
-            columns = {f"x{i}": column for i, column in enumerate(X.T)}
+            x, y = given if target else (given, np.zeros(0))
+            columns = {f"x{i}": column for i, column in enumerate(x.T)}
         if not reset:
             columns = dict(zip(self._names[0], columns.values(), strict=True))
         return columns, y
 
-    def _tasks(self, groups: Any, rows: int) -> dict[str, Any]:
-        ids = [OWN] * rows if groups is None else _words(groups)
+    def _tasks(self, groups: Maybe, rows: int) -> Record:
+        ids = [NO_GROUP] * rows if groups is None else _ids(groups)
         return {self._names[1]["group"]: ids}
 
-    def _learn_target(self, y: Any) -> Any:
+    def _learn_target(self, y: np.ndarray) -> np.ndarray:
         return y
 
-    def _known_target(self, y: Any) -> Any:
+    def _known_target(self, y: np.ndarray) -> np.ndarray:
         return y
 
 
 class MomlRegressor(RegressorMixin, _Estimator):
-    """Numbers, for groups that differ and have few rows each; see `moml train --data`.
+    """Regression for groups that differ and have few rows each; see `moml.train_table`.
 
-    Rows of a group that `fit` or `adapt` has seen are predicted by the group's own parameters,
-    others by the model that does best for groups of which nothing is known. After `fit` with groups
-    `run_` is a run as `moml.train_table` makes it; its `evaluation` has the scores.
+    Rows of a group that `fit` or `adapt` has seen are predicted by the group's personal parameters,
+    others by the model that is best for groups without known rows. After `fit` with groups `run_`
+    is the `TableRun`; its `evaluation` has the scores.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -222,45 +224,51 @@ class MomlRegressor(RegressorMixin, _Estimator):
     True
     """
 
-    def predict(self, X: Any, groups: Any = None) -> Any:
-        """The targets of the rows, in their own unit."""
+    def predict(self, X: Table, groups: Maybe = None) -> np.ndarray:
+        """The predicted targets of the rows."""
         return self._predicted(X, groups)["prediction"]
 
-    def predict_interval(self, X: Any, groups: Any = None, *, interval: float = 0.9) -> Any:
-        """Bounds [rows, 2] that hold this share of the targets of new groups."""
+    def predict_interval(
+        self, X: Table, groups: Maybe = None, *, interval: float = 0.9
+    ) -> np.ndarray:
+        """Bounds [rows, 2] that enclose this share of the targets of new groups."""
         made = self._predicted(X, groups, interval)
         return np.column_stack([made["lower"], made["upper"]])
 
-    def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
+    ) -> float:
         """R² of the predictions."""
         return r2_score(y, self.predict(X, groups), sample_weight=sample_weight)
 
 
 class MomlClassifier(ClassifierMixin, _Estimator):
-    """Classes, for groups that differ and have few rows each; else as `MomlRegressor`."""
+    """Classification for groups that differ and have few rows each; see `MomlRegressor`."""
 
-    def predict(self, X: Any, groups: Any = None) -> Any:
+    def predict(self, X: Table, groups: Maybe = None) -> np.ndarray:
         """The most probable class of every row."""
         most = self.predict_proba(X, groups).argmax(axis=1)
         return self.classes_[most]
 
-    def predict_proba(self, X: Any, groups: Any = None) -> Any:
+    def predict_proba(self, X: Table, groups: Maybe = None) -> np.ndarray:
         """The probabilities of the classes, [rows, classes], in the order of `classes_`."""
         made = self._predicted(X, groups)
         return np.column_stack([made[f"probability_{i}"] for i in range(len(self.classes_))])
 
-    def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
+    ) -> float:
         """The share of rows whose class is predicted."""
         return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)
 
-    def _learn_target(self, y: Any) -> Any:
+    def _learn_target(self, y: np.ndarray) -> np.ndarray:
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]}; at least 2 are needed")
+            raise ValueError(f"y must have 2 classes or more; got one class, {self.classes_[0]}")
         return codes
 
-    def _known_target(self, y: Any) -> Any:
+    def _known_target(self, y: np.ndarray) -> np.ndarray:
         new = np.setdiff1d(y, self.classes_)
         if len(new):
             raise ValueError(f"y has the class {new[0]}, which fit has not seen")
@@ -268,21 +276,21 @@ class MomlClassifier(ClassifierMixin, _Estimator):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Our refusals as the ValueErrors that scikit-learn's tools expect."""
+def _value_errors() -> Iterator[None]:
+    """Raise our errors as ValueErrors, as scikit-learn's tools expect."""
     try:
         yield
     except MomlError as error:
         raise ValueError(str(error)) from error
 
 
-def _words(groups: Any) -> Any:
+def _ids(groups: ArrayLike) -> ArrayLike:
     """Group ids as a column."""
     return groups if isinstance(groups, list) else np.asarray(groups)
 
 
-def _free(name: str, taken: Any) -> str:
-    """A column's name that no other has."""
+def _unused(name: str, taken: Container[str]) -> str:
+    """A column name that is not taken."""
     while name in taken:
         name += "_"
     return name

@@ -1,124 +1,97 @@
-"""A trained table model: from the rows that are known of a task to its predictions."""
+"""A trained table model: from the known rows of a task to its predictions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
 
-from moml.algorithms.tabular.members import BOUND, PersonalParams, Shape, parts
-from moml.algorithms.tabular.summary import Summed
+from moml.algorithms.tabular.members import PersonalParams, Shape, parts
+from moml.algorithms.tabular.summary import WithSummary
+from moml.algorithms.tabular.update import update_program
 from moml.models.table import Knots
-from moml.tasks.clients import buckets
-from moml.types import Batch, Hyper, Meta
+from moml.tabular.rows import CHUNK, as_input, as_target, by_size, power
+from moml.types import Batch, Hyper, Meta, Record
 
-CHUNK = 1024  # tasks or rows side by side
-_HYPER = Hyper(eta=0.0)  # members have learned all that an adaptation asks for
+_HYPER = Hyper(eta=0.0)  # not used: members have learned all that their adaptation needs
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """Members of some kinds, averaged. All of it is plain arrays and numbers."""
+    """Members of some kinds, averaged; plain arrays and numbers."""
 
     shape: Shape
     knots: Knots
     metas: dict[str, Meta]  # kind -> leaves [members, ...]
     shots: int
     held_out: tuple[int, ...] = ()  # numbers of the groups that training did not see
-    scores: tuple[dict[str, Any], ...] = ()  # what was tried, and what of it is averaged
+    scores: tuple[Record, ...] = ()  # the candidates, and which of them are averaged
 
-    def personal(self, x: Any, y: Any, groups: Sequence[Any]) -> PersonalParams:
-        """What is personal to each group, from its rows groups[i] of x and y; there may be none."""
+    def personal(self, x: ArrayLike, y: ArrayLike, groups: Sequence[ArrayLike]) -> PersonalParams:
+        """Personal parameters of each group from its rows groups[i] of x and y; may be none."""
+        adapt = _adapt_program(self.shape, tuple(self.metas))
+        run = lambda _, batch: adapt(self.knots, self.metas, batch)
+        return by_size(as_input(x), as_target(self.shape, y), groups, run)
+
+    def start(self) -> PersonalParams:
+        """Personal parameters of one task without known rows."""
+        return self.personal(np.zeros((0, self.shape.features)), np.zeros(0), [np.arange(0)])
+
+    def extend(
+        self,
+        personal: PersonalParams,
+        counts: ArrayLike,
+        x: ArrayLike,
+        y: ArrayLike,
+        groups: Sequence[ArrayLike],
+    ) -> PersonalParams:
+        """Personal parameters after later rows groups[i]; `counts` are the earlier rows of each."""
         x, y = as_input(x), as_target(self.shape, y)
-        adapt = _adapt(self.shape, tuple(self.metas))
-        return by_size(x, y, groups, lambda some, batch: adapt(self.knots, self.metas, batch))
+        counts = np.asarray(counts, x.dtype)
+        update = update_program(self.shape, tuple(self.metas))
 
-    def answers(self, own: PersonalParams, which: Any, x: Any) -> np.ndarray:
-        """Predictions for rows x: row i belongs to task which[i] of `own`.
+        def run(some: np.ndarray, batch: Batch) -> PersonalParams:
+            at = np.concatenate([some, np.repeat(some[:1], len(batch.mask) - some.size)])
+            old = jax.tree.map(lambda leaf: leaf[at], personal)
+            return update(self.knots, self.metas, old, counts[at], batch)
 
-        In units of y [rows], or the probabilities of the classes [rows, classes].
+        return by_size(x, y, groups, run)
+
+    def answers(self, personal: PersonalParams, which: ArrayLike, x: ArrayLike) -> np.ndarray:
+        """Predictions for rows x, row i being of task which[i] of `personal`.
+
+        Standardised targets [rows], or the probabilities of the classes [rows, classes].
         """
         x, which = as_input(x), np.asarray(which, int)
+        answer = _answer_program(self.shape, tuple(self.metas))
         out = []
-        for at in range(0, len(x), CHUNK):
-            mine = jax.tree.map(lambda leaf, a=at: leaf[which[a : a + CHUNK]], own)
-            rows = x[at : at + CHUNK]
-            n = len(rows)
-            fill = lambda leaf, n=n: np.concatenate(
-                [leaf, np.repeat(leaf[:1], power(n) - n, axis=0)]
-            )
-            mine, rows = jax.tree.map(fill, (mine, rows))
-            answer = _answer(self.shape, tuple(self.metas))
-            out.append(np.asarray(answer(self.knots, self.metas, mine, rows))[:n])
+        for first in range(0, len(x), CHUNK):
+            n = min(CHUNK, len(x) - first)
+            at = first + np.minimum(np.arange(power(n)), n - 1)
+            mine = jax.tree.map(lambda leaf, at=at: leaf[which[at]], personal)
+            out.append(np.asarray(answer(self.knots, self.metas, mine, x[at]))[:n])
         return np.concatenate(out)
 
-    def predict(self, support_x: Any, support_y: Any, query_x: Any) -> np.ndarray:
-        """Predictions for some rows of one task, given others of it."""
-        own = self.personal(support_x, support_y, [np.arange(len(support_x))])
-        return self.answers(own, np.zeros(len(query_x), int), query_x)
+    def unadapted(self, x: np.ndarray) -> np.ndarray:
+        """Predictions for rows of tasks without known rows."""
+        return self.answers(self.start(), np.zeros(len(x), int), x)
 
-
-def as_input(x: Any) -> np.ndarray:
-    """Inputs in the type that jax computes in, float32 as a rule."""
-    return np.asarray(x, jnp.result_type(float))
-
-
-def as_target(shape: Shape, y: Any) -> np.ndarray:
-    """Targets as training takes them: class numbers, or numbers within 10 deviations."""
-    if shape.classes is not None:
-        return np.asarray(y, np.int32)
-    return np.clip(as_input(y), -BOUND, BOUND)
-
-
-def padded(x: np.ndarray, y: np.ndarray, groups: Sequence[Any], width: int, n: int) -> Batch:
-    """The groups' first `width` rows as one batch [n, width]; what is empty is masked."""
-    at, mask = np.zeros((n, width), int), np.zeros((n, width), x.dtype)
-    for i, rows in enumerate(groups):
-        some = np.asarray(rows, int)[:width]
-        at[i, : len(some)], mask[i, : len(some)] = some, 1
-    if not len(x):
-        x, y = np.zeros((1, *x.shape[1:]), x.dtype), np.zeros(1, y.dtype)
-    return Batch(x[at], y[at], mask)
-
-
-def by_size(
-    x: np.ndarray, y: np.ndarray, groups: Sequence[Any], run: Callable[[np.ndarray, Batch], Any]
-) -> Any:
-    """`run(tasks, their rows)` for some tasks of like size at a time; its results in their order.
-
-    A batch has empty tasks at its end up to a power of two.
-    """
-    sizes = np.maximum([len(rows) for rows in groups], 1)
-    found: list[Any] = []
-    order: list[np.ndarray] = []
-    for every in buckets(sizes):
-        width = power(int(sizes[every].max()))
-        for some in np.split(every, range(CHUNK, len(every), CHUNK)):
-            done = run(some, padded(x, y, [groups[i] for i in some], width, power(len(some))))
-            found.append(jax.tree.map(lambda leaf, n=some.size: np.asarray(leaf[:n]), done))
-            order.append(some)
-    back = np.argsort(np.concatenate(order))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[back], *found)
-
-
-def power(n: int) -> int:
-    """The next power of two: few shapes, few compilations."""
-    return 1 << max(0, n - 1).bit_length()
-
-
-def _kinds(shape: Shape, kinds: tuple[str, ...], at: Knots) -> dict[str, Any]:
-    return {kind: parts(kind, shape, at) for kind in kinds}
+    def predict(self, support_x: ArrayLike, support_y: ArrayLike, query_x: ArrayLike) -> np.ndarray:
+        """Predictions for query rows of one task, given its support rows."""
+        personal = self.personal(support_x, support_y, [np.arange(len(np.asarray(support_y)))])
+        return self.answers(personal, np.zeros(len(np.asarray(query_x)), int), query_x)
 
 
 @cache
-def _adapt(shape: Shape, kinds: tuple[str, ...]) -> Any:
-    """Every task's personal parameters, of all members."""
+def _adapt_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., PersonalParams]:
+    """The compiled adaptation of a batch of tasks by all members."""
 
     def run(at: Knots, metas: dict[str, Meta], batch: Batch) -> PersonalParams:
-        made = _kinds(shape, kinds, at)
+        made = {kind: parts(kind, shape, at) for kind in kinds}
 
         def one(samples: Batch) -> PersonalParams:
             each = {
@@ -126,7 +99,7 @@ def _adapt(shape: Shape, kinds: tuple[str, ...]) -> Any:
                 for kind, p in made.items()
             }
             summary = max((p.summary[0] for p in each.values()), key=len)
-            return PersonalParams(summary, {kind: p.own for kind, p in each.items()})
+            return PersonalParams(summary, {kind: p.params for kind, p in each.items()})
 
         return jax.vmap(one)(jax.tree.map(jnp.asarray, batch))
 
@@ -134,26 +107,28 @@ def _adapt(shape: Shape, kinds: tuple[str, ...]) -> Any:
 
 
 @cache
-def _answer(shape: Shape, kinds: tuple[str, ...]) -> Any:
-    """Rows' predictions, each by its own task's members, averaged."""
+def _answer_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., jax.Array]:
+    """The compiled prediction of rows, each by its task's members, averaged."""
 
-    def run(at: Knots, metas: dict[str, Meta], own: PersonalParams, x: Any) -> Any:
-        made = _kinds(shape, kinds, at)
+    def run(at: Knots, metas: dict[str, Meta], personal: PersonalParams, x: jax.Array) -> jax.Array:
+        made = {kind: parts(kind, shape, at) for kind in kinds}
 
-        def one(mine: PersonalParams, row: Any) -> Any:
-            def member(kind: str, meta: Meta, p: Any) -> Any:
-                empty = made[kind].adapt.start(meta).summary
-                params = made[kind].adapt.merge(meta, Summed(p, mine.summary[: len(empty)]))
+        def one(mine: PersonalParams, row: jax.Array) -> jax.Array:
+            def member(kind: str, meta: Meta, head: PyTree) -> jax.Array:
+                adapt = made[kind].adapt
+                empty: WithSummary = adapt.start(meta)
+                summary = mine.summary[: len(empty.summary)]
+                params = adapt.merge(meta, WithSummary(head, summary))
                 return made[kind].answer(params, row[None])[0]
 
             each = [
-                jax.vmap(lambda meta, p, kind=kind: member(kind, meta, p))(
+                jax.vmap(lambda meta, head, kind=kind: member(kind, meta, head))(
                     metas[kind], mine.heads[kind]
                 )
                 for kind in kinds
             ]
             return jnp.mean(jnp.concatenate(each), axis=0)
 
-        return jax.vmap(one)(own, x)
+        return jax.vmap(one)(personal, x)
 
     return jax.jit(run)

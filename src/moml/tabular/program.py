@@ -1,13 +1,14 @@
-"""What is trained on a table, and the programs that do it; tables of like shapes share them."""
+"""The training problem of a table and its compiled programs, shared by tables of equal shapes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from numpy.typing import ArrayLike
 
 from moml.algorithms.parts.schedule import cosine
 from moml.algorithms.recipes import Method, method
@@ -15,58 +16,53 @@ from moml.algorithms.single.matching import match_beta
 from moml.algorithms.tabular.members import Parts, Shape, parts
 from moml.models.table import Knots
 from moml.runtime import simulate
-from moml.tabular.model import power
+from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, drawn_from, grouped
 from moml.training.sweep import first_state
-from moml.types import Batch, Hyper, Key, Meta, Need, Params, Tasks
+from moml.types import Batch, Hyper, Info, Key, Meta, Need, Params, State, Task, Tasks
 
-QUERIES = 16  # rows asked for in a visit
-VISIT = 32  # rows known in a visit, at most; where users bring more, a memory joins the visits
+QUERIES = 16  # query rows of a visit
+VISIT = 32  # support rows of a visit, at most; for more shots a memory averages over visits
 DECAY = 0.01
-LARGE = 1 << 16  # rows; fewer are filled up to a power of two, so that tables share programs
-LEAST = 256  # of these
+LARGE = 1 << 16  # rows; smaller tables are padded to a power of two, so that they share programs
+LEAST = 256  # rows after padding
 
 
-class Held(NamedTuple):
-    """Held-out tasks, as users will come: what is known of each, and what is asked for."""
-
-    support: Batch
-    query: Batch
-
-
-class Given(NamedTuple):
-    """The table, as a program takes it: another one of such shapes needs no other program."""
+class TableData(NamedTuple):
+    """The table as an argument of the compiled programs."""
 
     knots: Knots
     rows: Grouped
-    seed: Any
+    seed: np.uint32 | jax.Array
 
 
-class Problem(NamedTuple):
-    """What is trained on a table."""
+class Setup(NamedTuple):
+    """What is trained on a table, and how."""
 
     made: Parts
     tasks: Tasks
     chosen: Method
-    betas: list[float]  # weights of its memory to try
+    betas: list[float]  # weights of the memory to try
     init: Callable[[Key], Params]
 
 
 class Compiled(NamedTuple):
-    """Programs over members, each given the table."""
+    """Programs over members, each with the table as an argument."""
 
-    first: Any
-    stretch: Any
-    answers: Any  # to the held-out tasks' queries
+    first: Callable[..., State]
+    stretch: Callable[..., tuple[State, Info]]
+    answers: Callable[..., jax.Array]  # predictions of the held-out tasks' queries
 
 
-def as_given(at: Knots, x: Any, y: Any, groups: Sequence[Any], weights: Any, seed: int) -> Given:
-    """The rows of these groups, as programs take them."""
-    return Given(at, _filled(grouped(x, y, groups, weights)), np.uint32(seed))
+def table_data(
+    at: Knots, x: np.ndarray, y: np.ndarray, groups: RowLists, weights: ArrayLike | None, seed: int
+) -> TableData:
+    """The rows of these groups as an argument of the programs."""
+    return TableData(at, _filled(grouped(x, y, groups, weights)), np.uint32(seed))
 
 
 def _filled(rows: Grouped) -> Grouped:
-    """Rows up to a power of two that nobody owns, where there are few."""
+    """A small table padded to a power of two with rows that belong to no group."""
     if len(rows.x) >= LARGE:
         return rows
     size = lambda n: max(LEAST, power(n))
@@ -76,53 +72,51 @@ def _filled(rows: Grouped) -> Grouped:
     return Grouped(more(x), more(y), more(weights), more(order), *rest)
 
 
-def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Method, list[float]]:
-    """The method of a kind, and the weights of its memory to try: by the matching rule."""
+def setup(kind: str, shape: Shape, shots: int, steps: int, given: TableData) -> Setup:
+    """The training of one kind of member on a table; betas are chosen by the matching rule."""
+    made = parts(kind, shape, given.knots)
+    visit = min(shots, VISIT)
+    tasks = drawn_from(given.rows, shots=visit, ordered=shape.ordered)
     count = tasks.n or 1
-    batch, visit = min(16 if count < 5000 else 32, count), min(shots, VISIT)
+    batch = min(16 if count < 5000 else 32, count)
     need = Need(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
     outer = optax.chain(
         optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY)
     )
-    betas = [1.0]
+    name, betas = "maml", [1.0]
     if shots > VISIT:
-        betas.append(match_beta(visit, shots, visits=iterations * batch / count))
-    name = "maml" if shots <= VISIT else "moml-v1"
+        name, betas = "moml-v1", [1.0, match_beta(visit, shots, visits=steps * batch / count)]
     chosen = method(
         name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, outer=outer,
         tasks_per_step=batch, k=visit,
     )  # fmt: skip
-    return chosen._replace(algorithm=chosen.algorithm._replace(needs=need)), betas
-
-
-def problem(kind: str, shape: Shape, shots: int, steps: int, given: Given) -> Problem:
-    """The method of a kind on a table, and what it is made of."""
-    made = parts(kind, shape, given.knots)
-    tasks = drawn_from(given.rows, shots=min(shots, VISIT), ordered=shape.ordered)
+    chosen = chosen._replace(algorithm=chosen.algorithm._replace(needs=need))
     init = lambda key: made.init(jax.random.fold_in(key, given.seed))
-    return Problem(made, tasks, *_compose(made, tasks, shots, steps), init)
+    return Setup(made, tasks, chosen, betas, init)
 
 
 @lru_cache(maxsize=64)
 def compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
-    """The programs of a kind and a number of steps, made once."""
-    of = partial(problem, kind, shape, shots, steps)
+    """The programs of a kind of member and a number of steps, compiled once."""
+    of = partial(setup, kind, shape, shots, steps)
 
-    def first(given: Given, seed: Any, key: Key, hyper: Hyper) -> Any:
+    def first(given: TableData, seed: jax.Array, key: Key, hyper: Hyper) -> State:
         some = of(given)
         return first_state(some.chosen, some.init, some.tasks)(seed, key, hyper)
 
-    def run(state: Any, given: Given, key: Key, begin: Any, hyper: Hyper, length: int) -> Any:
+    def run(
+        state: State, given: TableData, key: Key, begin: jax.Array, hyper: Hyper, length: int
+    ) -> tuple[State, Info]:
         some = of(given)
         go = simulate.stretch(some.chosen.algorithm, some.tasks, cosine(steps))
         return go(state, key, begin, hyper, length)
 
-    def answers(meta: Meta, given: Given, test: Held) -> Any:
+    def answers(meta: Meta, given: TableData, test: Task) -> jax.Array:
         made = of(given).made
 
-        def one(support: Batch, x: Any) -> Any:
-            mine = made.adapt.merge(meta, made.adapt.apply(meta, support, Hyper(eta=0.0)))
-            return made.answer(mine, x)
+        def one(support: Batch, x: jax.Array) -> jax.Array:
+            p = made.adapt.apply(meta, support, Hyper(eta=0.0))
+            return made.answer(made.adapt.merge(meta, p), x)
 
         return jax.vmap(one)(test.support, test.query.x)
 

@@ -1,165 +1,135 @@
-"""How well a table's new tasks are predicted, by number of known rows, beside plain rivals."""
+"""Scores of a table model on new tasks, by number of known rows, beside plain baselines."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from moml.algorithms.tabular.rivals import Rivals, learn_rivals, row_losses
 from moml.data.table.target import Target
 from moml.errors import DataError
 from moml.tabular.model import TableModel
-from moml.tabular.rivals import Rivals, learn_rivals
+from moml.tabular.rows import RowLists, Rows, SupportQuery, split_rows
 from moml.training.evaluate import levels
 from moml.training.progress import bar
+from moml.types import Record
 
-MOST = 2000  # tasks that are scored
-LEARN = 500  # that rivals learn from
-SPREAD = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles of the tasks' own scores
-COLD = 20  # rows of a task that decide who answers where nothing is known
-RESIDUALS = 20_000  # kept for each number of known rows
+MOST = 2000  # tasks to score, at most
+LEARN = 500  # tasks that the baselines are fitted to, at most
+SPREAD = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles of the tasks' scores
+COLD = 20  # rows per task that decide which model predicts for tasks without known rows
+RESIDUALS = 20_000  # kept for each number of known rows, at most
 
-Rows = list[Int[np.ndarray, " _"]]
-Score = dict[str, Any]
+Models = Mapping[str, TableModel]  # "personal" and "pooled"
 
 
 class Scored(NamedTuple):
-    """Result rows, and of each number of known rows what predictions of numbers were off by."""
+    """Result rows, and residuals of numbers by number of known rows."""
 
-    rows: list[Score]
+    rows: list[Record]
     residuals: dict[int, Float[np.ndarray, " rows"]]
 
 
-class Parted(NamedTuple):
-    """The rows of each task that may be known, in their order, and those that are asked for."""
-
-    known: Rows
-    asked: Rows
-
-
-def parted(groups: Sequence[Any], shots: int, ordered: bool, seed: int) -> Parted:
-    """Of each task min(shots, half its rows) to know, the first ones or any; the others asked."""
-    chance = np.random.default_rng([seed, 3])
-    own = [rows if ordered else chance.permutation(rows) for rows in groups]
-    cut = [min(shots, len(rows) // 2) for rows in own]
-    return Parted(
-        [rows[:c] for rows, c in zip(own, cut, strict=True)],
-        [rows[c:] for rows, c in zip(own, cut, strict=True)],
-    )
+def fit_rivals(
+    model: TableModel, x: np.ndarray, y: np.ndarray, groups: RowLists, seed: int
+) -> Rivals:
+    """Fit the baselines to training tasks, at most `LEARN` of them."""
+    some = np.random.default_rng([seed, 4]).permutation(len(groups))[:LEARN]
+    rows, parts = _split(model, [groups[i] for i in some], seed)
+    return learn_rivals(x[rows], y[rows], parts.support, parts.query, model.shape.classes)
 
 
-def rivals_of(model: TableModel, x: Any, y: Any, groups: Sequence[Any], seed: int) -> Rivals:
-    """The rivals by training tasks, at most some of them."""
-    chance = np.random.default_rng([seed, 4])
-    some = chance.permutation(len(groups))[:LEARN]
-    parts = parted([groups[i] for i in some], model.shots, model.shape.ordered, seed)
-    rows, parts = _dense(parts)
-    return learn_rivals(x[rows], y[rows], parts.known, parts.asked, model.shape.classes)
+def _split(
+    model: TableModel, groups: RowLists, seed: int
+) -> tuple[Int[np.ndarray, " rows"], SupportQuery]:
+    """All rows of these tasks, and support and query as places among them."""
+    rng = np.random.default_rng([seed, 3])
+    parts = split_rows(groups, model.shots, model.shape.ordered, rng)
+    both = [*parts.support, *parts.query]
+    places = np.split(np.arange(sum(map(len, both))), np.cumsum([len(some) for some in both])[:-1])
+    return np.concatenate(both), SupportQuery(places[: len(groups)], places[len(groups) :])
 
 
-def _dense(parts: Parted) -> tuple[Int[np.ndarray, " rows"], Parted]:
-    """All these rows, and the places that they have there."""
-    both = [*parts.known, *parts.asked]
-    places = np.split(np.arange(sum(map(len, both))), np.cumsum([len(own) for own in both])[:-1])
-    half = len(parts.known)
-    return np.concatenate(both), Parted(places[:half], places[half:])
-
-
-def unadapted(model: TableModel, x: Any) -> np.ndarray:
-    """Answers for rows of tasks of which nothing is known."""
-    nothing = model.personal(x[:0], np.zeros(0, np.int32), [np.arange(0)])
-    return model.answers(nothing, np.zeros(len(x), int), x)
-
-
-def cold_start(models: Mapping[str, TableModel], x: Any, y: Any, groups: Sequence[Any]) -> str:
-    """Which of the models is best for tasks of which nothing is known, by these tasks."""
-    rows = np.concatenate([own[:COLD] for own in groups])
-
-    def loss(name: str) -> float:
-        given = unadapted(models[name], x[rows])
-        if given.ndim == 1:
-            return float(((given - y[rows]) ** 2).mean())
-        return float(-np.log(np.maximum(given[np.arange(len(rows)), y[rows]], 1e-12)).mean())
-
+def cold_start(models: Models, x: np.ndarray, y: np.ndarray, groups: RowLists) -> str:
+    """The name of the model that predicts best without known rows, on these tasks."""
+    rows = np.concatenate([some[:COLD] for some in groups])
+    classes = models["personal"].shape.classes
+    loss = lambda name: row_losses(models[name].unadapted(x[rows]), y[rows], classes).mean()
     return min(models, key=loss)
 
 
 def score_tasks(
-    models: Mapping[str, TableModel],
+    models: Models,
     cold: str,
     rivals: Rivals,
     target: Target,
-    x: Any,
-    y: Any,
-    groups: Sequence[Any],
+    given: Rows,
+    tasks: Sequence[int],
     *,
-    weights: Any = None,
-    seed: int = 0,
-    progress: bool = False,
+    seed: int,
+    progress: bool,
 ) -> Scored:
-    """Score every model on the same rows of these tasks, after 0, 1, 2, ... of their others.
+    """Score all models on the same query rows of some tasks, after 0, 1, 2, ... known rows.
 
-    `models` are the personal and the pooled one; the one named `cold` answers for tasks of which
-    nothing is known.
+    The model named `cold` predicts where no row is known.
     """
     model = models["personal"]
-    parts = parted(groups[:MOST], model.shots, model.shape.ordered, seed)
-    rows, parts = _dense(parts)
-    x, y, classes = x[rows], y[rows], model.shape.classes
-    asked = np.concatenate(parts.asked)
-    which = np.repeat(np.arange(len(parts.asked)), [len(mine) for mine in parts.asked])
-    weigh = np.ones(len(asked)) if weights is None else np.asarray(weights, float)[rows][asked]
+    rows, parts = _split(model, [given.groups.rows(i) for i in tasks[:MOST]], seed)
+    x, y, classes = given.x[rows], given.y[rows], model.shape.classes
+    query = np.concatenate(parts.query)
+    which = np.repeat(np.arange(len(parts.query)), [len(some) for some in parts.query])
+    weigh = np.ones(len(query))
+    if given.weights is not None:
+        weigh = given.weights[rows][query].astype(float)
     if not weigh.any():
-        raise DataError("all rows to score on have the weight 0")
-    same = unadapted(models["pooled"], x[asked])
-    nobody = same if cold == "pooled" else unadapted(model, x[asked])
-    found: list[Score] = []
+        raise DataError("some rows to score on must have a positive weight; all weights are 0")
+    pooled = models["pooled"].unadapted(x[query])
+    start = pooled if cold == "pooled" else model.unadapted(x[query])
+    found: list[Record] = []
     residuals = {}
     steps = levels(model.shots)
     with bar("scores", len(steps), shown=progress) as advance:
         for i, k in enumerate(steps):
-            known = [mine[:k] for mine in parts.known]
-            mine = model.answers(model.personal(x, y, known), which, x[asked]) if k else nobody
+            support = [some[:k] for some in parts.support]
+            personal = model.answers(model.personal(x, y, support), which, x[query]) if k else start
             answers = {
-                "personal": mine,
-                "pooled": same,
-                **rivals.answers(x, y, known, which, x[asked], classes),
+                "personal": personal,
+                "pooled": pooled,
+                **rivals.answers(x, y, support, which, x[query], classes),
             }
-            for name, given in answers.items():
-                each = _errors(target, given, y[asked])
-                found += [
-                    {"model": name, "shots": k, "metric": metric}
-                    | _mean(metric, errors, weigh, which)
-                    for metric, errors in each.items()
-                ]
+            found += [
+                {"model": name, "shots": k, "metric": metric} | _mean(metric, errors, weigh, which)
+                for name, some in answers.items()
+                for metric, errors in _errors(target, some, y[query]).items()
+            ]
             if classes is None:
-                off = target.unscale(y[asked]) - target.unscale(mine)
-                chance = np.random.default_rng([seed, 5])
-                residuals[k] = off if len(off) <= RESIDUALS else chance.choice(off, RESIDUALS)
+                off = target.unscale(y[query]) - target.unscale(personal)
+                rng = np.random.default_rng([seed, 5])
+                residuals[k] = off if len(off) <= RESIDUALS else rng.choice(off, RESIDUALS)
             advance(i + 1)
     return Scored(found, residuals)
 
 
 def _errors(target: Target, given: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Every row's share in a metric."""
+    """Every row's share in each metric."""
     if not target.classes:
-        return {"rmse": (target.unscale(given) - target.unscale(y)) ** 2}
-    right = np.maximum(given[np.arange(len(y)), y].astype(float), 1e-12)
-    return {"accuracy": 100.0 * (given.argmax(axis=1) == y), "log_loss": -np.log(right)}
+        return {"rmse": row_losses(target.unscale(given), target.unscale(y))}
+    log_loss = row_losses(given.astype(float), y, len(target.classes))
+    return {"accuracy": 100.0 * (given.argmax(axis=1) == y), "log_loss": log_loss}
 
 
-def _mean(metric: str, errors: np.ndarray, weigh: np.ndarray, which: np.ndarray) -> Score:
-    """The mean over all rows, and how the tasks' own means lie."""
-    of_task = lambda values: np.bincount(which, values)
-    total = of_task(weigh)
+def _mean(metric: str, errors: np.ndarray, weigh: np.ndarray, which: np.ndarray) -> Record:
+    """The weighted mean over all rows, and the distribution of the tasks' means."""
+    total = np.bincount(which, weigh)
     some = total > 0
-    own = of_task(weigh * errors)[some] / total[some]
+    by_task = np.bincount(which, weigh * errors)[some] / total[some]
     mean = float(np.average(errors, weights=weigh))
     root = np.sqrt if metric == "rmse" else np.asarray
     return {
         "mean": float(root(mean)),
-        "std": float(root(own).std()),
-        "quantiles": [float(value) for value in np.quantile(root(own), SPREAD)],
+        "std": float(root(by_task).std()),
+        "quantiles": [float(value) for value in np.quantile(root(by_task), SPREAD)],
         "tasks": int(some.sum()),
         "rows": len(errors),
     }

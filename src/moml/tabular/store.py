@@ -1,107 +1,169 @@
-"""What a table's training leaves on disk: plain arrays and JSON, sealed; no row of the table.
+"""Folders of table runs: written as a whole and sealed, checked before they are read.
 
-table.json            columns, names, settings, what was tried
-model.safetensors     all members, and the pooled model they are compared with
-residuals.safetensors what held-out tasks were off by, for intervals
-evaluation.json       the scores
-tasks.json, personal.safetensors    every task and what is personal to it, or, of `moml adapt`,
-index.json, tasks/000001.safetensors, ...   one file a task
+table.json             columns, names, settings, candidates
+model.safetensors      all members, and the pooled model they are compared with
+residuals.safetensors  residuals of held-out tasks, for intervals
+evaluation.json        the scores
+tasks.json, personal.safetensors   ids and personal parameters of all tasks; or, of `moml adapt`,
+index.json, tasks/000001.safetensors, ...   one file per task
+manifest.json          size and SHA-256 of each file
 """
 
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Int, PyTree
 
-from moml.algorithms.tabular.members import PersonalParams
-from moml.data.table.columns import Columns
-from moml.errors import ConfigError
-from moml.storage.arrays import named_leaves, write_arrays, writing
+from moml.algorithms.tabular.members import PersonalParams, parts
+from moml.errors import CheckpointError, ConfigError, MomlError
+from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays, writing
 from moml.storage.files import writable_folder, write_text
-from moml.storage.folder import versions
-from moml.storage.manifest import seal, sync_folder
+from moml.storage.manifest import flaw, seal, sync_folder
 from moml.tabular.model import TableModel
-from moml.tabular.rivals import Rivals
+from moml.types import Record
 
-FORMAT = 1
+FORMAT = 2  # of table.json and the arrays beside it
+TYPES: Record = dict.fromkeys(("task", "target", "cold"), str) | {"shots": int, "seed": int}
+TYPES |= dict.fromkeys(("order", "weight", "model"), str | None)
 BLOCK = 4096  # tasks whose personal parameters are in memory at a time
 
 
-class Known(NamedTuple):
-    """Tasks whose personal parameters are kept; `take` reads those of some of them."""
+class TaskStore(NamedTuple):
+    """The tasks that a run knows; `take(places)` reads the personal parameters of some."""
 
-    place: dict[str, int]  # of each id
-    rows: np.ndarray  # that each was adapted on
+    places: dict[str, int]  # of each id
+    rows: Int[np.ndarray, " tasks"]  # number of rows that each was adapted on
     take: Callable[[np.ndarray], PersonalParams]
 
+    def blocks(self) -> "Iterator[Block]":
+        """All tasks, `BLOCK` of them at a time."""
+        places = np.arange(len(self.places))
+        some = (places[i : i + BLOCK] for i in range(0, len(places), BLOCK))
+        return ((self.take(at), self.rows[at]) for at in some)
 
-class TableRun(NamedTuple):
-    """A trained table, or personal models made from one."""
-
-    folder: Path | None  # None: in memory alone
-    about: dict[str, Any]  # table.json
-    columns: Columns
-    models: dict[str, TableModel]  # the personal one, and the pooled
-    rivals: Rivals
-    known: Known
-    residuals: dict[int, np.ndarray]
-    evaluation: list[dict[str, Any]]
-
-    @property
-    def model(self) -> TableModel:
-        """The one that adapts."""
-        return self.models["personal"]
+    def merge(self, new: "TaskStore") -> "TaskStore":
+        """The tasks of both; a task of both as it is in the new one."""
+        old = [id_ for id_ in self.places if id_ not in new.places]
+        both = [(store, ids) for store, ids in ((self, old), (new, [*new.places])) if ids]
+        some = [(store, np.array([store.places[id_] for id_ in ids])) for store, ids in both]
+        blocks = ((store.take(at), store.rows[at]) for store, at in some)
+        return in_memory([id_ for _, ids in both for id_ in ids], blocks)
 
 
-def kept(ids: Sequence[str], rows: Any, own: PersonalParams) -> Known:
-    """Tasks by what is personal to all of them, in memory or mapped from a file."""
-    place = {id_: i for i, id_ in enumerate(ids)}
-    return Known(place, np.asarray(rows, int), partial(_some, own))
+Block = tuple[PersonalParams, np.ndarray]  # of some tasks, and the number of rows of each
 
 
-def joined(blocks: Iterator[PersonalParams]) -> PersonalParams:
-    """What is personal to all tasks, from some of them at a time."""
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+def in_memory(ids: Sequence[str], blocks: Iterable[Block]) -> TaskStore:
+    """Tasks with all their personal parameters in memory, or mapped from a file."""
+    personal, rows = jax.tree.map(lambda *leaves: _joined(leaves), *blocks)
+    return TaskStore(_index(ids), rows.astype(int), partial(_take, personal))
 
 
-def together(old: Known, new: Known) -> Known:
-    """The tasks of both; those that are in both as they are in the new one."""
-    stay = [id_ for id_ in old.place if id_ not in new.place]
-    each = [(old, stay), (new, list(new.place))]
-    some = [(of, ids, np.array([of.place[id_] for id_ in ids])) for of, ids in each if ids]
-    return kept(
-        [id_ for _, ids, _ in some for id_ in ids],
-        np.concatenate([of.rows[at] for of, _, at in some]),
-        joined(of.take(at) for of, _, at in some),
-    )
+def _joined(leaves: Sequence[np.ndarray]) -> np.ndarray:
+    return leaves[0] if len(leaves) == 1 else np.concatenate(leaves)
 
 
-def _some(own: PersonalParams, which: np.ndarray) -> PersonalParams:
-    return jax.tree.map(lambda leaf: leaf[which], own)
+def _index(ids: Iterable[str]) -> dict[str, int]:
+    return {id_: i for i, id_ in enumerate(ids)}
 
 
-def save_table_run(run: TableRun, out: str | os.PathLike[str]) -> None:
-    """A run that is in memory, in a folder of its own, as the commands leave and take it."""
-    known, ids = run.known, sorted(run.known.place, key=run.known.place.__getitem__)
-    every = np.arange(len(ids))
-    with building(free_place(out)) as folder:
-        write_model(
-            folder, run.about, run.columns, run.models, run.rivals, run.residuals, run.evaluation
-        )
-        blocks = (known.take(every[i : i + BLOCK]) for i in range(0, len(ids), BLOCK))
-        write_tasks(folder, ids, known.rows.tolist(), blocks)
+def _take(personal: PersonalParams, places: np.ndarray) -> PersonalParams:
+    return jax.tree.map(lambda leaf: leaf[places], personal)
+
+
+def write_blocks(path: Path, n: int, blocks: Iterator[Mapping[str, np.ndarray]]) -> None:
+    """Write arrays of n rows to a file, a block of rows at a time; there is one block or more."""
+    first = next(blocks)
+    whole = lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype)
+    with writing(path, {name: whole(leaf) for name, leaf in first.items()}) as put:
+        at = 0
+        for block in chain([first], blocks):
+            for name, leaf in block.items():
+                put(name, at, leaf)
+            at += len(leaf)
+
+
+def write_tasks(folder: Path, ids: Sequence[str], blocks: Iterator[Block]) -> None:
+    """Write tasks.json, and personal.safetensors with the parameters of all tasks."""
+    rows: list[int] = []
+
+    def arrays() -> Iterator[Mapping[str, np.ndarray]]:
+        for personal, counts in blocks:
+            rows.extend(counts.tolist())
+            yield named_leaves(personal)
+
+    write_blocks(folder / "personal.safetensors", len(ids), arrays())
+    write_ids(folder, ids, rows)
+
+
+def write_ids(folder: Path, ids: Sequence[str], rows: Sequence[int]) -> None:
+    """Write tasks.json."""
+    content = {"ids": list(ids), "rows": list(rows)}
+    write_text(json.dumps(content) + "\n", folder / "tasks.json")
+
+
+def write_each_task(folder: Path, ids: Sequence[str], blocks: Iterator[Block]) -> None:
+    """Write index.json, and the parameters of every task to a file of its own."""
+    (folder / "tasks").mkdir()
+    index: dict[str, Record] = {}
+    for personal, rows in blocks:
+        leaves = named_leaves(personal)
+        for i, count in enumerate(rows.tolist()):
+            file = f"tasks/{len(index) + 1:06d}.safetensors"
+            write_arrays(folder / file, {name: leaf[i] for name, leaf in leaves.items()})
+            index[ids[len(index)]] = {"file": file, "rows": count}
+    write_text(json.dumps(index, indent=1) + "\n", folder / "index.json")
+
+
+def read_tasks(folder: Path, model: TableModel) -> TaskStore:
+    """The tasks of a folder; each array is read when it is used."""
+    heads = {}
+    for kind, meta in model.metas.items():
+        one = jax.tree.map(lambda leaf: leaf[0], meta)
+        start = parts(kind, model.shape, model.knots).adapt.start
+        heads[kind] = jax.eval_shape(start, one).params
+    like = PersonalParams(0, heads)
+    load = lambda file, leading: with_shapes(filled(like, read_arrays(file)), like, leading)
+    if (folder / "index.json").exists():
+        index = read_json(folder / "index.json")
+        files = [folder / "tasks" / Path(task["file"]).name for task in index.values()]
+
+        def take(places: np.ndarray) -> PersonalParams:
+            with refused(folder):
+                found = [load(files[i], 1) for i in places]
+                return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+
+        return TaskStore(_index(index), np.array([t["rows"] for t in index.values()], int), take)
+    content, found = read_json(folder / "tasks.json"), load(folder / "personal.safetensors", 2)
+    sizes = {len(leaf) for leaf in jax.tree.leaves(found)}
+    if {len(content["ids"]), len(content["rows"])} != sizes:
+        raise CheckpointError(f"{folder}: tasks.json does not match personal.safetensors")
+    return in_memory(content["ids"], [(found, np.array(content["rows"], int))])
+
+
+def with_shapes(tree: PyTree, like: PyTree, leading: int) -> PyTree:
+    """The same arrays; after `leading` axes they must have the shapes of `like`."""
+
+    def check(leaf: np.ndarray, wanted: jax.ShapeDtypeStruct | int) -> np.ndarray:
+        if isinstance(wanted, jax.ShapeDtypeStruct) and leaf.shape[leading:] != wanted.shape:
+            raise ValueError(f"an array must have the shape {wanted.shape}; got {leaf.shape}")
+        return leaf
+
+    return jax.tree.map(check, tree, like)
 
 
 def free_place(out: str | os.PathLike[str]) -> Path:
-    """A folder that is not there yet, in one that can be written to."""
+    """A path that does not exist yet, in a folder that can be written to."""
     out = Path(out)
     if out.exists() or out.is_symlink():
         raise ConfigError(f"{out} exists already; give another name, or remove it")
@@ -111,7 +173,7 @@ def free_place(out: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def building(out: Path) -> Iterator[Path]:
-    """A folder that gets its name when it is whole and sealed; on an error it is gone."""
+    """A hidden folder that is sealed and renamed to `out` at the end; removed on an error."""
     place = out.absolute()
     partial = place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial")
     try:
@@ -127,70 +189,46 @@ def building(out: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def write_model(
-    folder: Path,
-    about: Mapping[str, Any],
-    columns: Columns,
-    models: Mapping[str, TableModel],
-    rivals: Rivals,
-    residuals: Mapping[int, np.ndarray],
-    evaluation: Sequence[dict[str, Any]],
-) -> None:
-    """All but the tasks; `models` are the personal one and the pooled."""
-    arrays: dict[str, Any] = {}
-    told: dict[str, Any] = {"format": FORMAT, "versions": versions(), **about}
-    told["columns"] = columns.to_json()
-    for name, model in models.items():
-        arrays |= named_leaves(model.knots._asdict(), f"{name}/knots")
-        arrays |= named_leaves(model.metas, f"{name}/members")
-        shape = model.shape._replace(build=None)._asdict()
-        told[name] = {"shape": shape, "kinds": [*model.metas], "shots": model.shots}
-        told[name] |= {"scores": list(model.scores)}
-    told["rivals"] = rivals._asdict()
-    write_arrays(folder / "model.safetensors", {name: np.asarray(a) for name, a in arrays.items()})
-    write_arrays(folder / "residuals.safetensors", {str(k): r for k, r in residuals.items()})
-    write_text(json.dumps(told, indent=1) + "\n", folder / "table.json")
-    write_text(json.dumps(list(evaluation), indent=1) + "\n", folder / "evaluation.json")
+@contextmanager
+def refused(folder: Path) -> Iterator[None]:
+    """Turn any error while reading a folder into a CheckpointError of one line."""
+    try:
+        yield
+    except MomlError:
+        raise
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise CheckpointError(f"{folder} was not written by moml: {reason}") from error
 
 
-def write_tasks(
-    folder: Path, ids: Sequence[str], rows: Sequence[int], blocks: Iterator[PersonalParams]
-) -> None:
-    """The personal parameters of all tasks in one file, as they come."""
-    first = next(blocks)
-    n = len(ids)
-    whole = lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype)
-    with writing(
-        folder / "personal.safetensors", named_leaves(_tree(jax.tree.map(whole, first)))
-    ) as put:
-        done = 0
-        for block in _chained(first, blocks):
-            for name, leaf in named_leaves(_tree(block)).items():
-                put(name, done, leaf)
-            done += len(block.summary)
-    told = {"ids": list(ids), "rows": [int(count) for count in rows]}
-    write_text(json.dumps(told) + "\n", folder / "tasks.json")
+def read_json(path: Path) -> Any:
+    """The content of a JSON file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
-def write_each_task(
-    folder: Path, ids: Sequence[str], rows: Sequence[int], blocks: Iterator[PersonalParams]
-) -> None:
-    """The personal parameters of every task in a file of its own, and an index of them."""
-    (folder / "tasks").mkdir()
-    index: dict[str, dict[str, Any]] = {}
-    for block in blocks:
-        leaves = named_leaves(_tree(block))
-        for i in range(len(block.summary)):
-            file = f"tasks/{len(index) + 1:06d}.safetensors"
-            write_arrays(folder / file, {name: leaf[i] for name, leaf in leaves.items()})
-            index[ids[len(index)]] = {"file": file, "rows": int(rows[len(index)])}
-    write_text(json.dumps(index, indent=1) + "\n", folder / "index.json")
+def check_seal(folder: Path) -> None:
+    """Raise unless every byte of the folder is as its manifest says."""
+    if wrong := flaw(folder):
+        raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
 
 
-def _chained(first: PersonalParams, rest: Iterator[PersonalParams]) -> Iterator[PersonalParams]:
-    yield first
-    yield from rest
-
-
-def _tree(own: PersonalParams) -> dict[str, Any]:
-    return {"summary": own.summary, "heads": own.heads}
+def read_about(folder: Path) -> Record:
+    """The table.json of a run; every byte of the folder is checked."""
+    if not (folder / "table.json").is_file():
+        raise ConfigError(f"{folder} is not the run of a table: it has no table.json")
+    check_seal(folder)
+    with refused(folder):
+        about = read_json(folder / "table.json")
+        if about["format"] != FORMAT:
+            raise CheckpointError(
+                f"{folder} was written by moml {about['versions']['moml']} in format "
+                f"{about['format']!r}; this version reads format {FORMAT}"
+            )
+        good = all(isinstance(about[name], kind) for name, kind in TYPES.items())
+        good &= all(isinstance(id_, str) for name in ("trained", "held_out") for id_ in about[name])
+        if not good or about["cold"] not in ("personal", "pooled"):
+            raise ValueError("table.json has settings of other types")
+        return about

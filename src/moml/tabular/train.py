@@ -1,38 +1,28 @@
-"""From a user's own table to a run: columns learned, members trained, scores, personal models."""
+"""`train_table`: from a user's table to a run."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from moml.algorithms.tabular.members import PersonalParams
 from moml.config.user_function import load_build
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Table
 from moml.data.table.groups import group, split, weights
 from moml.errors import ConfigError, DataError, check_count
-from moml.models.user import Build, as_model, check_model
+from moml.models.user import as_model, check_model
 from moml.tabular.fit import fit_groups
 from moml.tabular.model import TableModel
-from moml.tabular.read import load_table_run
-from moml.tabular.score import cold_start, rivals_of, score_tasks
-from moml.tabular.source import Source, read
-from moml.tabular.store import (
-    BLOCK,
-    TableRun,
-    building,
-    free_place,
-    joined,
-    kept,
-    write_model,
-    write_tasks,
-)
+from moml.tabular.rows import RowLists, Rows, Source, read
+from moml.tabular.run import TableRun
+from moml.tabular.score import cold_start, fit_rivals, score_tasks
+from moml.tabular.store import BLOCK, Block, free_place, in_memory
 from moml.tabular.summary import describe
 from moml.training.progress import bar
 
-SHOTS = 10  # at most, where nothing is said
-FEW = 5_000  # tasks; with more of them a fifth teaches little that the others do not
+SHOTS = 10  # the largest default
+REFIT = 5_000  # tasks; a larger table is not trained a second time
 MISSING = ("impute", "refuse")
 
 
@@ -50,25 +40,52 @@ def train_table(
     missing: str = "impute",
     shots: int | None = None,
     hold_out: float = 0.2,
+    refit: bool = True,
     members: int = 3,
     iterations: int | None = None,
     kinds: Sequence[str] | None = None,
     seed: int = 0,
-    refit: bool = True,
     model: str | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> TableRun:
-    """Learn from a table's tasks, score on held-out ones, and leave a run in the folder `out`.
+    """Train on a table with few rows each of many users, machines or shops: the tasks.
 
-    Without `out` the run is in memory alone, and `save_table_run` writes it when asked to.
+    Parameters
+    ----------
+    data : Parquet, CSV or Arrow file, or a folder of such files with the same columns; in Python
+        also a dictionary of columns or a data frame.
+    out : Folder of the run; it must not exist. In Python None keeps the run in memory.
+    task : Column that says which task a row belongs to.
+    target : Column to predict: a number, or a class.
+    order : Column of numbers or dates: a task's earlier rows are known before its later ones.
+    weight : Column with the rows' weights.
+    inputs : Columns to predict from; by default all others.
+    exclude : Columns to leave out.
+    classification : Treat a target of numbers as classes.
+    missing : Missing inputs: "impute" the training mean beside an indicator, or "refuse" them.
+    shots : Rows that a new task will have; by default half of the median task, at most 10.
+    hold_out : Share of the tasks to score on, by a model that has not learned from them.
+    refit : Then train once more on all tasks, if they are at most 5,000, and keep that model.
+    members : Networks of each kind that are averaged.
+    iterations : Training steps; by default chosen by the number of tasks.
+    kinds : Kinds of members to try: summary, head (for numbers), steps; by default two of them.
+    seed : Seed of everything random.
+    model : Your own network, MODULE:FUNCTION; it is called with the numbers of inputs and outputs.
+    progress : Show progress.
+    say : Called with lines that describe how the table was understood.
 
-    `task` is the column that says whose row it is, `order` one by which a task's earlier rows are
-    known before its later ones. A new task will bring `shots` rows. With `refit` the model that is
-    kept is trained once more, on all tasks, where there are few; the scores are those of the first
-    one. `kinds` are the kinds of members to try, by default all that suit the target. `model`,
-    module:function, is a network of your own. `say` is given lines that tell what was understood
-    of the table.
+    Returns
+    -------
+    A `TableRun`, with `evaluation` and the methods `predict`, `adapt`, `evaluate` and `save`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> shop, price = np.repeat(np.arange(20), 6), rng.normal(size=120)
+    >>> table = {"shop": shop, "price": price, "sold": rng.normal(size=20)[shop] - price}
+    >>> few = {"iterations": 20, "members": 1, "kinds": ["summary"], "refit": False}
+    >>> run = train_table(table, task="shop", target="sold", **few)
+    >>> run.predict({"shop": [3, 99], "price": [0.5, 0.5]}).columns["prediction"].shape
+    (2,)
     """
     out = None if out is None else free_place(out)
     check_count("members", members)
@@ -76,12 +93,16 @@ def train_table(
     for name, count in (("shots", shots), ("iterations", iterations)):
         if count is not None:
             check_count(name, count)
-    _check_names(task, target, order, weight)
+    special = [name for name in (task, target, order, weight) if name]
+    if task in (target, order, weight) or target in (order, weight):
+        raise ConfigError(
+            f"task, target, order and weight must be different columns; got {special}"
+        )
     build = None if model is None else load_build(model)
-    apart = [name for name in (task, target, order, weight) if name]
-    table = read(data, None if inputs is None else list(dict.fromkeys([*apart, *inputs])), [task])
+    wanted = None if inputs is None else list(dict.fromkeys([*special, *inputs]))
+    table = read(data, wanted, [task])
     for name in set(exclude) - set(table.left_out):
-        table.column(name)  # a misspelt one is refused
+        table.column(name)  # raises for a misspelt name
     groups = group(table, task, order)
     parts = split(groups, hold_out, seed)
     columns = learn_columns(
@@ -96,39 +117,42 @@ def train_table(
     if shots is None:
         shots = max(1, min(SHOTS, int(np.median(groups.sizes)) // 2))
     x, y = columns.encode(table), columns.target(table)
-    weigh = None if weight is None else weights(table, weight)
+    given = Rows(groups, x, y, None if weight is None else weights(table, weight), [])
+    classes = len(columns.target.classes) or None
     if build is not None:
-        outputs = len(columns.target.classes) or 1
-        check_model(as_model(build, x.shape[1], outputs), x.shape[1], outputs)
+        check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
     for line in describe(columns, table, groups):
         say(line)
     learn, held = f"{len(parts.train):,} tasks to learn from", f"{len(parts.held):,} held out"
     say(f"{learn}, {held} to score on; a new task brings {shots} row{'s' if shots > 1 else ''}")
     del table
     every = groups.lists()
-    seen, new = [every[i] for i in parts.train], [every[i] for i in parts.held]
+    seen = [every[i] for i in parts.train]
 
-    def fit(
-        some: Sequence[Any], kinds: Sequence[str] | None = None, build: Build | None = None
-    ) -> TableModel:
-        return fit_groups(
-            x, y, some, shots=shots, ordered=order is not None, weights=weigh,
-            classes=len(columns.target.classes) or None, members=members, iterations=iterations,
-            kinds=kinds, build=build, seed=seed, progress=progress,
-        )  # fmt: skip
-
-    personal, pooled = fit(seen, kinds, build), fit(seen, ["pooled"])
+    fit = partial(
+        fit_groups, x, y, shots=shots, ordered=order is not None, classes=classes,
+        weights=given.weights,
+        members=members, iterations=iterations, seed=seed, progress=progress,
+    )  # fmt: skip
+    personal, pooled = fit(seen, kinds=kinds, build=build), fit(seen, kinds=["pooled"])
     models = {"personal": personal, "pooled": pooled}
     cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
-    rivals = rivals_of(personal, x, y, seen, seed)
+    rivals = fit_rivals(personal, x, y, seen, seed)
     scored = score_tasks(
-        models, cold, rivals, columns.target, x, y, new,
-        weights=weigh, seed=seed, progress=progress,
-    )  # fmt: skip
+        models,
+        cold,
+        rivals,
+        columns.target,
+        given,
+        parts.held.tolist(),
+        seed=seed,
+        progress=progress,
+    )
     trained = list(parts.train)
-    if refit and len(every) <= FEW:
+    if refit and len(every) <= REFIT:
         say(f"training again, on all {len(every):,} tasks")
-        models["personal"], trained = fit(every, kinds, build), list(range(len(every)))
+        models["personal"] = fit(every, kinds=kinds, build=build)
+        trained = list(range(len(every)))
     about = {
         "task": task, "target": target, "order": order, "weight": weight, "shots": shots,
         "seed": seed, "held_out": [groups.ids[i] for i in parts.held],
@@ -139,36 +163,27 @@ def train_table(
             "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
         },
     }  # fmt: skip
+    nobody = in_memory([], [(models["personal"].start(), np.zeros(0, int))])
+    run = TableRun(about, columns, models, rivals, nobody, scored.residuals, scored.rows)
     blocks = _personal(models["personal"], x, y, every, progress)
-    if out is None:
-        known = kept(groups.ids, groups.sizes, joined(blocks))
-        return TableRun(None, about, columns, models, rivals, known, scored.residuals, scored.rows)
-    with building(out) as folder:
-        write_model(folder, about, columns, models, rivals, scored.residuals, scored.rows)
-        write_tasks(folder, groups.ids, groups.sizes.tolist(), blocks)
-    return load_table_run(out, model)
+    return run.with_tasks(groups.ids, blocks, out)
 
 
 def _personal(
-    model: TableModel, x: Any, y: Any, groups: Sequence[Any], progress: bool
-) -> Iterator[PersonalParams]:
-    """What is personal to every task, a block of them at a time."""
+    model: TableModel, x: np.ndarray, y: np.ndarray, groups: RowLists, progress: bool
+) -> Iterator[Block]:
+    """Personal parameters of all tasks, a block of tasks at a time."""
     with bar("personal", len(groups), shown=progress) as advance:
         for first in range(0, len(groups), BLOCK):
-            yield model.personal(x, y, groups[first : first + BLOCK])
-            advance(min(first + BLOCK, len(groups)))
-
-
-def _check_names(task: str, target: str, order: str | None, weight: str | None) -> None:
-    for names in ((task, target), (task, weight), (target, weight), (target, order), (task, order)):
-        if names[0] == names[1]:
-            raise ConfigError(f"column {names[0]} cannot be two of task, target, order and weight")
+            some = groups[first : first + BLOCK]
+            yield model.personal(x, y, some), np.array([len(rows) for rows in some])
+            advance(first + len(some))
 
 
 def check_missing(table: Table, columns: Columns, missing: str) -> None:
-    """Where missing inputs are refused, name the first of them, if there is one."""
+    """Raise for the first missing input, if `missing` is "refuse"."""
     if missing not in MISSING:
-        raise ConfigError(f"missing must be one of {', '.join(MISSING)}; given {missing!r}")
+        raise ConfigError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}")
     for name in columns.names if missing == "refuse" else ():
         lacking = table.column(name).missing
         if lacking.any():

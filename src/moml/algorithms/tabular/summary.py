@@ -1,23 +1,33 @@
-"""A summary of a task's known rows, as part of what is personal to it."""
+"""Summaries of a task's rows: computed, merged with those of later rows, given to a network.
+
+The fields of a summary of k rows, in order: mean and spread of the targets, k / (k + 3), mean of
+the inputs and, for ordered rows, the newest target and inputs. Sums are divided by k + 1, so a
+summary of few rows is close to zero.
+"""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from moml.types import Adapt, Batch, Hyper, Loss, Meta
 
+Summarise = Callable[[Batch], Float[Array, "*rows summary"]]
+Transform = Callable[[jax.Array], jax.Array]
 
-class Summed(NamedTuple):
-    """What adapts, and the summary that goes in beside every row of the task."""
 
-    own: Any
+class WithSummary(NamedTuple):
+    """Parameters of a network, and the summary it receives beside every row of the task."""
+
+    params: PyTree
     summary: Float[Array, " summary"]
 
 
-def beside(x: Float[Array, "rows features"], summary: Float[Array, "*rows summary"]) -> Any:
+def beside(
+    x: Float[Array, "rows features"], summary: Float[Array, "*rows summary"]
+) -> Float[Array, "rows inputs"]:
     """Rows [x, summary]: one summary for all of them, or one each."""
     each = summary if summary.ndim == 2 else jnp.tile(summary[None], (len(x), 1))
     return jnp.concatenate([x, each], axis=1)
@@ -26,58 +36,48 @@ def beside(x: Float[Array, "rows features"], summary: Float[Array, "*rows summar
 def given_summary(loss: Loss) -> Loss:
     """A loss of rows beside their task's summary."""
 
-    def summed(p: Any, batch: Batch) -> Float[Array, ""]:
-        return loss(p.own, batch._replace(x=beside(batch.x, p.summary)))
+    def summed(p: WithSummary, batch: Batch) -> Float[Array, ""]:
+        return loss(p.params, batch._replace(x=beside(batch.x, p.summary)))
 
     return summed
 
 
 def with_summary(
-    adapt: Adapt,
-    summarise: Callable[[Batch], Any],
-    leave_out: Callable[[Batch], Any],
-    nothing: Float[Array, " summary"],
+    adapt: Adapt, summarise: Summarise, leave_out: Summarise, empty: Float[Array, " summary"]
 ) -> Adapt:
-    """The same adaptation, of a network that is given a summary of the support beside each row.
+    """The same adaptation, of a network that receives a summary of the support beside each row.
 
-    A row of the support sees the summary of the others, `leave_out(support)`: it has an error then
-    as a query has, and not the smaller one of a row that is in the summary itself. `nothing` is
-    the summary of no rows.
+    A support row sees the summary of the *other* support rows, `leave_out(support)`, so its error
+    is like that of a query row. `empty` is the summary of no rows.
     """
 
-    def init(params: Summed, hyper: Hyper) -> Meta:
-        return adapt.init(params.own, hyper)
+    def init(p: WithSummary, hyper: Hyper) -> Meta:
+        return adapt.init(p.params, hyper)
 
-    def start(meta: Meta) -> Summed:
-        return Summed(adapt.start(meta), nothing)
+    def start(meta: Meta) -> WithSummary:
+        return WithSummary(adapt.start(meta), empty)
 
-    def apply(meta: Meta, samples: Batch, hyper: Hyper) -> Summed:
+    def apply(meta: Meta, samples: Batch, hyper: Hyper) -> WithSummary:
         rows = samples._replace(x=beside(samples.x, leave_out(samples)))
-        return Summed(adapt.apply(meta, rows, hyper), summarise(samples))
+        return WithSummary(adapt.apply(meta, rows, hyper), summarise(samples))
 
-    def merge(meta: Meta, p: Summed) -> Summed:
-        return Summed(adapt.merge(meta, p.own), p.summary)
+    def merge(meta: Meta, p: WithSummary) -> WithSummary:
+        return WithSummary(adapt.merge(meta, p.params), p.summary)
 
     return Adapt(init, start, apply, merge)
 
 
-def summary_of(
-    inputs: Callable[[Any], Any], targets: Callable[[Any], Any], ordered: bool
-) -> tuple[Callable[[Batch], Any], Callable[[Batch], Any]]:
-    """`summarise(batch)`, of all real rows, and `leave_out(batch)`, of all but each of them.
+def summary_of(inputs: Transform, targets: Transform, ordered: bool) -> tuple[Summarise, Summarise]:
+    """`summarise(batch)` of all real rows, and `leave_out(batch)` of all but each of them."""
 
-    Mean and spread of the targets, the number of rows, the mean of the inputs, and of `ordered`
-    rows the newest target and inputs.
-    """
-
-    def known(batch: Batch) -> tuple[Any, Any, Any]:
+    def arrays(batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
         return inputs(batch.x), targets(batch.y), (batch.mask > 0).astype(batch.x.dtype)
 
-    def summarise(batch: Batch) -> Any:
-        return _moments(*known(batch), ordered)
+    def summarise(batch: Batch) -> jax.Array:
+        return _moments(*arrays(batch), ordered)
 
-    def leave_out(batch: Batch) -> Any:
-        x, y, mask = known(batch)
+    def leave_out(batch: Batch) -> jax.Array:
+        x, y, mask = arrays(batch)
         others = mask[None] * (1 - jnp.eye(len(mask), dtype=mask.dtype))
         return jax.vmap(lambda mask: _moments(x, y, mask, ordered))(others)
 
@@ -87,7 +87,6 @@ def summary_of(
 def _moments(
     x: Float[Array, "K features"], y: Float[Array, "K out"], mask: Float[Array, " K"], ordered: bool
 ) -> Float[Array, " summary"]:
-    """Sums are divided by k + 1: few rows say little, and none say nothing."""
     k = jnp.sum(mask)
     mean = lambda values: (mask @ values) / (k + 1)
     centre = (mask @ y) / jnp.maximum(k, 1)
@@ -98,3 +97,43 @@ def _moments(
         newest = mask * (place * mask == jnp.max(place * mask)).astype(mask.dtype)
         parts += [newest @ y, newest @ x]
     return jnp.concatenate(parts)
+
+
+class Fields(NamedTuple):
+    """The fields of a summary."""
+
+    y: Float[Array, " out"]
+    spread: Float[Array, " out"]
+    number: Float[Array, " 1"]
+    x: Float[Array, " features"]
+    newest: Float[Array, " _"]
+
+
+def fields(summary: Float[Array, " summary"], out: int, features: int) -> Fields:
+    """Split a summary into its fields."""
+    ends = [out, 2 * out, 2 * out + 1, 2 * out + 1 + features]
+    return Fields(*jnp.split(summary, ends))
+
+
+def mean_of(sums: Float[Array, " n"], k: Float[Array, ""]) -> Float[Array, " n"]:
+    """The mean of k rows from a field y or x; 0 for none."""
+    return sums * (k + 1) / jnp.maximum(k, 1)
+
+
+def merged(
+    old: Float[Array, " summary"],
+    k: Float[Array, ""],
+    new: Float[Array, " summary"],
+    n: Float[Array, ""],
+    out: int,
+    features: int,
+) -> Float[Array, " summary"]:
+    """The summary of k rows and n later ones, from the summaries of both."""
+    a, b = fields(old, out, features), fields(new, out, features)
+    mean = lambda a, b: (a * (k + 1) + b * (n + 1)) / (k + n + 1)
+    between = k * n / jnp.maximum(k + n, 1) * (mean_of(a.y, k) - mean_of(b.y, n)) ** 2
+    squares = a.spread**2 * (k + 1) + b.spread**2 * (n + 1) - 1e-6 + between
+    spread = jnp.sqrt(jnp.maximum(squares, 1e-6) / (k + n + 1))
+    number = ((k + n) / (k + n + 3))[None]
+    newest = jnp.where(n > 0, b.newest, a.newest)
+    return jnp.concatenate([mean(a.y, b.y), spread, number, mean(a.x, b.x), newest])

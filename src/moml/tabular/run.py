@@ -1,0 +1,275 @@
+"""`TableRun`: a trained table, in memory or in a folder; `load` opens any run."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from moml.algorithms.tabular.intervals import around, bounds
+from moml.algorithms.tabular.members import Shape, parts
+from moml.algorithms.tabular.rivals import Rivals
+from moml.config.user_function import load_build
+from moml.data.table.columns import Columns
+from moml.data.table.groups import group, weights
+from moml.errors import ConfigError, DataError
+from moml.models.table import Knots
+from moml.models.user import Build
+from moml.runs.runs import load as load_learner
+from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays
+from moml.storage.files import write_text
+from moml.storage.folder import versions
+from moml.tabular import store
+from moml.tabular.model import TableModel
+from moml.tabular.predict import Predicted, adapted, labelled, predict_rows
+from moml.tabular.rows import Rows, Source, output, read
+from moml.tabular.score import score_tasks
+from moml.training.fit import Learner
+from moml.types import Hyper, Record
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """A trained table, as `moml.train_table` returns it and `moml.load` opens it."""
+
+    about: Record  # names of columns, settings, ids of tasks: the content of table.json
+    columns: Columns
+    models: dict[str, TableModel]  # "personal" and "pooled"
+    rivals: Rivals
+    tasks: store.TaskStore  # the tasks that it knows
+    residuals: dict[int, np.ndarray]
+    evaluation: list[Record]  # scores on the held-out tasks
+    folder: Path | None = None  # None: in memory
+
+    @property
+    def model(self) -> TableModel:
+        """The model that adapts."""
+        return self.models["personal"]
+
+    def predict(
+        self,
+        data: Source,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        adapt_on: Source | None = None,
+        interval: float | None = None,
+        progress: bool = False,
+    ) -> Predicted:
+        """Predict rows of any tasks.
+
+        A task that the run knows is predicted by its personal parameters; a task without known
+        rows by the model that is best for such tasks.
+
+        Parameters
+        ----------
+        data : table with the rows; the target is not needed.
+        out : file for the columns of `data` with the predictions beside them.
+        adapt_on : table with targets to adapt to first: rows of new tasks, or later rows of known
+            ones.
+        interval : the share of targets that `lower` and `upper` should enclose, such as 0.9.
+        progress : show progress.
+
+        Returns
+        -------
+        Predicted with `columns`, in the order of the rows: `prediction`, of classes
+        `probability_<class>`, with an interval `lower` and `upper`; and `remarks` on the rows.
+        """
+        task, target = self.about["task"], self.columns.target
+        if interval is not None:
+            bounds(self.residuals, interval)
+        text = [task, *self.columns.text]
+        names = ["prediction", *(f"probability_{name}" for name in target.classes)]
+        names += [] if interval is None else ["lower", "upper"]
+        write = output(data, out, names, text)
+        table = read(data, [*self.columns.names, task], text)
+        groups, x = group(table, task), self.columns.encode(table)
+        remarks = self.columns.remarks(table)
+        del table
+        later = None if adapt_on is None else self.rows(adapt_on)
+        given, known = predict_rows(
+            self.models, self.about["cold"], self.tasks, groups, x, later, progress
+        )
+        owner = np.repeat(np.arange(len(groups.ids)), groups.sizes)
+        lacking = owner[known[groups.order] == 0]
+        if len(lacking):
+            tasks = f"{len(np.unique(lacking)):,} of {len(groups.ids):,} tasks"
+            rows = f"{len(lacking):,} of {len(x):,} rows"
+            remarks.append(f"no known rows of {tasks} ({rows}): predicted without adaptation")
+        new = labelled(target, given)
+        if interval is not None:
+            new["lower"], new["upper"] = around(new["prediction"], known, self.residuals, interval)
+        write(new)
+        return Predicted(new, remarks)
+
+    def adapt(
+        self, data: Source, out: str | os.PathLike[str] | None = None, *, progress: bool = False
+    ) -> "TableRun":
+        """Adapt to the tasks of a table.
+
+        Parameters
+        ----------
+        data : table with targets: rows of new tasks, or later rows of known ones.
+        out : a new folder for the result, with one file per task; None: in memory.
+        progress : show progress.
+
+        Returns
+        -------
+        A run that knows the tasks of `data`; this one does not change.
+        """
+        out = None if out is None else store.free_place(out)
+        later = self.rows(data)
+        ids = later.groups.ids
+        blocks = adapted(self.model, self.tasks, ids, later, progress)
+        return self.with_tasks(ids, blocks, out, each=True)
+
+    def evaluate(self, data: Source | None = None, *, progress: bool = False) -> list[Record]:
+        """Score the run on tasks that training has not seen.
+
+        Parameters
+        ----------
+        data : table with targets; None returns the scores on the tasks that training held out.
+        progress : show progress.
+
+        Returns
+        -------
+        One row for each model, number of known rows and metric.
+        """
+        if data is None:
+            return self.evaluation
+        given, trained = self.rows(data, weighted=True), set(self.about["trained"])
+        sizes, ids = given.groups.sizes, given.groups.ids
+        able = [i for i, id_ in enumerate(ids) if sizes[i] > 1 and id_ not in trained]
+        if not able:
+            raise DataError(
+                "scores need tasks of 2 rows or more that training has not seen; got "
+                f"{len(sizes):,} tasks, none of them such"
+            )
+        return score_tasks(
+            self.models, self.about["cold"], self.rivals, self.columns.target, given, able,
+            seed=self.about["seed"], progress=progress,
+        ).rows  # fmt: skip
+
+    def save(self, out: str | os.PathLike[str]) -> "TableRun":
+        """Write the run to a new folder, as the command `moml train --data` does.
+
+        Parameters
+        ----------
+        out : the folder; it must not exist.
+
+        Returns
+        -------
+        The same run, opened from that folder.
+        """
+        return self.with_tasks([*self.tasks.places], self.tasks.blocks(), store.free_place(out))
+
+    def rows(self, data: Source, *, weighted: bool = False) -> Rows:
+        """Encode a table that has the target, and the order and weight where the run has them."""
+        about, columns = self.about, self.columns
+        weight = about["weight"] if weighted else None
+        named = [about["task"], about["target"], about["order"], weight]
+        wanted = list(dict.fromkeys([*columns.names, *(name for name in named if name)]))
+        table = read(data, wanted, [about["task"], *columns.text])
+        groups = group(table, about["task"], about["order"])
+        weigh = None if weight is None else weights(table, weight)
+        x, y = columns.encode(table), columns.target(table)
+        return Rows(groups, x, y, weigh, columns.remarks(table))
+
+    def with_tasks(
+        self,
+        ids: Sequence[str],
+        blocks: Iterator[store.Block],
+        out: Path | None,
+        each: bool = False,
+    ) -> "TableRun":
+        """The run with these tasks instead: in memory, or opened from the new folder `out`."""
+        if out is None:
+            return replace(self, folder=None, tasks=store.in_memory(ids, blocks))
+        with store.building(out) as folder:
+            self._write_model(folder)
+            (store.write_each_task if each else store.write_tasks)(folder, ids, blocks)
+        return load_table_run(out, self.about["model"])
+
+    def _write_model(self, folder: Path) -> None:
+        """Write all but the tasks."""
+        content = {**self.about, "format": store.FORMAT, "versions": versions()}
+        content |= {"columns": self.columns.to_json(), "rivals": self.rivals._asdict()}
+        arrays: dict[str, np.ndarray] = {}
+        for name, model in self.models.items():
+            arrays |= named_leaves(model.knots._asdict(), f"{name}/knots")
+            arrays |= named_leaves(model.metas, f"{name}/members")
+            shape = model.shape._replace(build=None)._asdict()
+            kinds, scores = [*model.metas], list(model.scores)
+            content[name] = {"shape": shape, "kinds": kinds, "shots": model.shots, "scores": scores}
+        write_arrays(folder / "model.safetensors", {n: np.asarray(a) for n, a in arrays.items()})
+        residuals = {str(k): some for k, some in self.residuals.items()}
+        write_arrays(folder / "residuals.safetensors", residuals)
+        write_text(json.dumps(content, indent=1) + "\n", folder / "table.json")
+        write_text(json.dumps(self.evaluation, indent=1) + "\n", folder / "evaluation.json")
+
+
+def load(
+    folder: str | os.PathLike[str], *, best: bool = False, model: str | None = None
+) -> Learner | TableRun:
+    """Open a run.
+
+    Parameters
+    ----------
+    folder : folder of a training run, or of a table's run.
+    best : of a training run, the best checkpoint instead of the newest one.
+    model : of a table's run with a network of your own, MODULE:FUNCTION; no module is imported
+        because a file names it.
+
+    Returns
+    -------
+    A `Learner` for a training run, a `TableRun` for a table's run; every byte is checked.
+
+    >>> load("nowhere")
+    Traceback (most recent call last):
+        ...
+    moml.errors.ConfigError: nowhere holds no run: there is no run.json in it
+    """
+    if (Path(folder) / "table.json").exists():
+        return load_table_run(folder, model)
+    return load_learner(Path(folder), best=best)
+
+
+def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> TableRun:
+    """Open a table's run, or a folder of `moml adapt`; see `load`."""
+    folder = Path(folder)
+    about = store.read_about(folder)
+    if (about["model"] is None) != (model is None):
+        has = "moml's own network" if about["model"] is None else f"the network {about['model']}"
+        raise ConfigError(f"{folder} has {has}; got {model or 'no --model'}")
+    build = None if model is None else load_build(model)
+    with store.refused(folder):
+        arrays = read_arrays(folder / "model.safetensors")
+        models = {n: _read_model(n, about[n], arrays, build) for n in ("personal", "pooled")}
+        residuals = read_arrays(folder / "residuals.safetensors")
+        return TableRun(
+            about,
+            Columns.from_json(about["columns"]),
+            models,
+            Rivals(**about["rivals"]),
+            store.read_tasks(folder, models["personal"]),
+            {int(k): np.asarray(some) for k, some in residuals.items()},
+            store.read_json(folder / "evaluation.json"),
+            folder,
+        )
+
+
+def _read_model(
+    name: str, content: Record, arrays: dict[str, np.ndarray], build: Build | None
+) -> TableModel:
+    hidden = tuple(content["shape"]["hidden"])
+    shape = Shape(**(content["shape"] | {"hidden": hidden, "build": build}))
+    knots = Knots(**filled(dict.fromkeys(Knots._fields, 0), arrays, f"{name}/knots"))
+    metas = {}
+    for kind in content["kinds"]:
+        made = parts(kind, shape, knots)
+        first = lambda key, made=made: made.adapt.init(made.init(key), Hyper(eta=0.0, alpha=0.1))
+        like = jax.eval_shape(first, jax.random.key(0))
+        metas[kind] = store.with_shapes(filled(like, arrays, f"{name}/members/{kind}"), like, 1)
+    return TableModel(shape, knots, metas, content["shots"], (), tuple(content["scores"]))
