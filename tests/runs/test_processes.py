@@ -76,14 +76,12 @@ def test_one_killed_the_other_says_so_and_one_goes_on(tmp_path, cache, victim): 
         began = time.monotonic()
         error = ended(two[1 - victim])[1]
         assert time.monotonic() - began < 60
-        words = ended(two[victim])[1]  # of the process that watches over it
     finally:
         for process in two:
             process.kill()
     assert two[1 - victim].returncode != 0
     assert f"process {1 - victim} of 2" in error and "lost" in error
     assert f"moml resume {run}" in error.splitlines()[-1]
-    assert f"process {victim} of 2 was ended: it was killed, or" in words
     assert rows(run)[-1]["step"] < STEPS
     finished(cache, "resume", run, **X64)
     finished(cache, *train(whole), **X64)
@@ -163,7 +161,7 @@ def test_an_error_of_one_while_the_other_waits_for_its_sum(tmp_path, cache):  # 
 @pytest.mark.parametrize(
     "words, told",
     [
-        (["--processes", "2", "--process", "1", "--wait", "0.2"], "found no process 0 at 127.0.0"),
+        (["--processes", "2", "--process", "1", "--wait", "0"], "wait must be above 0 seconds"),
         (["--processes", "2"], "several processes need both"),
         (["--devices", "0"], "devices must be a whole number from 1; given 0"),
         (["--cluster", "--process", "1"], "--cluster finds out"),
@@ -211,5 +209,5 @@ def test_found_by_what_slurm_says(tmp_path, cache):  # noqa: F811
 def test_a_cluster_without_the_other(tmp_path, cache, number):  # noqa: F811
     [one] = by_slurm(cache, tmp_path / "run", number, more=["--wait", 3])
     error = ended(one)[1]
-    assert error.splitlines()[-1].startswith("moml: --cluster: not all processes came within 3 s")
-    assert one.returncode == -signal.SIGABRT  # 134 in a shell
+    told = "moml: not all processes came to the cluster within 3 s"
+    assert error.splitlines()[-1].startswith(told) and one.returncode == 2
