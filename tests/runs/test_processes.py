@@ -76,12 +76,14 @@ def test_one_killed_the_other_says_so_and_one_goes_on(tmp_path, cache, victim): 
         began = time.monotonic()
         error = ended(two[1 - victim])[1]
         assert time.monotonic() - began < 60
+        words = ended(two[victim])[1]  # of the process that watches over it
     finally:
         for process in two:
             process.kill()
     assert two[1 - victim].returncode != 0
     assert f"process {1 - victim} of 2" in error and "lost" in error
     assert f"moml resume {run}" in error.splitlines()[-1]
+    assert f"process {victim} of 2 was ended: it was killed, or" in words
     assert rows(run)[-1]["step"] < STEPS
     finished(cache, "resume", run, **X64)
     finished(cache, *train(whole), **X64)
