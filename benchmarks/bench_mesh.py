@@ -25,9 +25,9 @@ import clients
 from common import LOSS, NET, interleave, machine, many_sines
 from moml.algorithms.recipes import method
 from moml.runtime import sharded
-from moml.runtime.mesh import held, mesh
+from moml.runtime.account import all_reduced
+from moml.runtime.mesh import mesh, task_data
 from moml.runtime.simulate import compiled, stretch
-from moml.runtime.traffic import all_reduced
 from moml.types import Algorithm, Hyper, Tasks
 
 STEP = Hyper(*map(jnp.float32, (0.005, 0.3, 0.01, 1.0)))
@@ -52,7 +52,7 @@ def steps() -> None:
     print(f"{'us a step':38}{'plain':>10}{'mesh':>10}{'d':>10}{'bytes summed':>14}")
     for name, (algorithm, tasks, init, hyper, length) in cases().items():
         key, params = jax.random.key(1), init(jax.random.key(0))
-        data, run = held(tasks, one), sharded.program(algorithm, tasks, one)
+        data, run = task_data(tasks, one), sharded.program(algorithm, tasks, one)
         state = sharded.first(algorithm, one)(params, hyper)
         given = (data, key, jnp.int32(0), hyper)
         onto = run.lower(state, *given, length).compile()

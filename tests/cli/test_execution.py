@@ -2,7 +2,7 @@
 
 import pytest
 
-from moml.cli import execution as together
+from moml.cli import execution
 from moml.errors import ConfigError
 from moml.runtime.process_group import Team
 from tests.support.process_groups import Words
@@ -11,33 +11,35 @@ from tests.support.process_groups import Words
 @pytest.fixture
 def ends(monkeypatch, tmp_path):
     """Process 0 of two that ends by an error, where so many come to the end."""
-    monkeypatch.setattr("moml.runs.consistency.same_command", lambda *given: None)
-    monkeypatch.setattr(together, "_mesh", lambda devices: None)
-    monkeypatch.setattr(together, "ALL_END", 0.1)
+    monkeypatch.setattr("moml.runs.consistency.assert_same_command", lambda *given: None)
+    monkeypatch.setattr("moml.runtime.mesh.mesh", lambda devices: None)
+    monkeypatch.setattr(execution, "APART", 0.1)
     gone = []
     monkeypatch.setattr("os._exit", gone.append)
 
     def end(error, coming):
         words = Words(coming)
-        monkeypatch.setattr("moml.runtime.join.join", lambda *given, **more: Team(0, 2, words))
-        with together.where(together.Together(), tmp_path / "run"):
+        join = lambda *given, **more: Team(0, 2, words)
+        monkeypatch.setattr("moml.runtime.process_group.join", join)
+        start = execution.execution(execution.Execution(), tmp_path / "run")
+        with pytest.raises(SystemExit) as code, start:
             raise error
-        return gone, words.words
+        return gone, code.value.code, words.words
 
     return end
 
 
-def test_an_error_of_one_alone_ends_it_with_its_sentence(ends, capfd):
-    assert ends(ConfigError("the disk is full"), 2) == ([2], {"moml/end/0": "the disk is full"})
+def test_an_error_of_one_alone_ends_it_with_its_message(ends, capfd):
+    gone, _, words = ends(ConfigError("the disk is full"), 2)
+    assert gone == [2] and words == {"moml/end/0": "the disk is full"}
     assert capfd.readouterr().err == "moml: the disk is full\n"
 
 
-def test_a_slip_of_one_alone(ends, capfd):
+def test_a_defect_of_one_alone(ends, capfd):
     assert ends(KeyError("a slip"), 2)[0] == [1]
     assert capfd.readouterr().err.endswith("KeyError: 'a slip'\n")
 
 
 def test_an_error_of_all_ends_them_in_good_order(ends, capfd):
-    with pytest.raises(ConfigError, match="the disk is full"):
-        ends(ConfigError("the disk is full"), 1)
-    assert capfd.readouterr().err == ""
+    assert ends(ConfigError("the disk is full"), 1)[:2] == ([], 2)
+    assert capfd.readouterr().err == "moml: the disk is full\n"

@@ -11,7 +11,7 @@ import numpy as np
 
 from moml.cli import run as moml
 from moml.config.toml import dump
-from moml.flower.local.folder import Places
+from moml.flower.local.folder import places_of
 from moml.flower.local.run import rounds
 from tests.flower.common import model, simulated
 from tests.support.processes import begun, ended, finished
@@ -21,7 +21,7 @@ class Federation:
     """The folder of one, and its commands."""
 
     def __init__(self, folder, cache):
-        self.places, self.cache = Places(folder), cache
+        self.places, self.cache = places_of(folder), cache
         self.moml = lambda *words: ("flower", words[0], folder, *words[1:])
 
     def does(self, *words):

@@ -10,17 +10,18 @@ import threading
 import time
 import tomllib
 
+import psutil
 import pytest
 
 from moml.cli import run as moml
 from moml.config.toml import load
 from moml.errors import ConfigError, Diverged, FlowerError
 from moml.flower.app.settings import DEFAULTS
-from moml.flower.local import deploy, processes, run
+from moml.flower.local import deploy, run
 from moml.flower.local.certificates import make_certificates, make_key
 from moml.flower.local.deploy import deployed, down, up
-from moml.flower.local.folder import Places, toml
-from moml.flower.local.processes import Process, begin, stop, table
+from moml.flower.local.folder import places_of, toml
+from moml.flower.local.processes import alive, find, start, stop
 
 STUBBORN = """
 import signal, subprocess, sys, time
@@ -34,11 +35,11 @@ time.sleep(300)
 @pytest.fixture
 def places(tmp_path):
     moml(["flower", "init", str(tmp_path / "fed")])
-    return Places(tmp_path / "fed")
+    return places_of(tmp_path / "fed")
 
 
-def started(tmp_path, script, name="it"):
-    return begin(name, [sys.executable, "-c", script], tmp_path / "log", os.environ)
+def started(tmp_path, script):
+    return start([sys.executable, "-c", script], tmp_path / "log", os.environ)
 
 
 def wait(condition):
@@ -70,35 +71,25 @@ def test_toml_of_any_text(tmp_path):
 
 
 def test_stop_ends_all_that_was_started_and_nothing_else(tmp_path):
-    other = started(tmp_path, "import time; time.sleep(300)", "other")
+    other = started(tmp_path, "import time; time.sleep(300)")
     mine = started(tmp_path, STUBBORN)
     wait(lambda: (tmp_path / "log").read_text().strip())
-    child = int((tmp_path / "log").read_text())
-    assert mine.alive and child in table()
-    stop([mine._replace(started="another time")])  # this pid, once it is another's
-    assert mine.alive and child in table()
+    child = psutil.Process(int((tmp_path / "log").read_text()))
+    since = mine.create_time()
+    assert find(mine.pid, since) == mine and alive(child)
+    assert find(mine.pid, since - 60) is None  # this pid, once it is another's
     stop([mine], seconds=0.3)
-    assert not mine.alive and child not in table()
-    assert other.alive
+    assert find(mine.pid, since) is None and not alive(child)
+    assert alive(other)
     stop([other, other])
-    assert not other.alive
+    assert not alive(other)
     stop([mine, other])  # they are gone: nothing happens
 
 
 def test_a_process_that_ends_at_once_is_not_alive(tmp_path):
     short = started(tmp_path, "")
-    wait(lambda: not short.alive)
+    wait(lambda: not alive(short))
     stop([short])
-
-
-def test_processes_by_ps_where_there_is_no_proc(monkeypatch, tmp_path):
-    known = table()[os.getpid()]
-    monkeypatch.setattr(processes, "PROC", tmp_path)
-    assert table()[os.getpid()][0] == table(os.getpid())[os.getpid()][0] == known[0]
-    one = started(tmp_path, "import time; time.sleep(300)")
-    assert one.alive
-    stop([one])
-    assert not one.alive
 
 
 def test_certificates_are_for_this_machine_alone(tmp_path):
@@ -121,6 +112,7 @@ def test_certificates_are_for_this_machine_alone(tmp_path):
 
     def asked(authority, name):
         context = ssl.create_default_context(cafile=tmp_path / authority / "ca.crt")
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
         plain = socket.create_connection(listening.getsockname())
         with plain, context.wrap_socket(plain, server_hostname=name) as one:
             one.sendall(b"hi")
@@ -174,7 +166,7 @@ def test_if_a_node_does_not_start_nothing_stays(places, monkeypatch):
     monkeypatch.setattr(deploy, "online", online)
     with pytest.raises(FlowerError, match="node-0 ended as it was started: the key is not"):
         up(places, 2, False, shown=False)
-    assert [one.name for one in seen] == ["superlink"] and not seen[0].alive
+    assert len(seen) == 1 and not alive(seen[0])
 
 
 def test_up_starts_what_is_missing_and_down_what_it_started(places, monkeypatch):
@@ -188,17 +180,17 @@ def test_up_starts_what_is_missing_and_down_what_it_started(places, monkeypatch)
             up(places, *other, shown=False)
     before = now.alive
     os.kill(before["node-1"].pid, signal.SIGKILL)
-    wait(lambda: not before["node-1"].alive)
+    wait(lambda: not alive(before["node-1"]))
     now, new = up(places, None, False, shown=False)
     assert new and now.alive["superlink"] == before["superlink"]
     assert now.alive["node-0"] == before["node-0"] and now.alive["node-1"] != before["node-1"]
     before = now.alive
     os.kill(before["superlink"].pid, signal.SIGKILL)
-    wait(lambda: not before["superlink"].alive)
+    wait(lambda: not alive(before["superlink"]))
     now, new = up(places, None, False, shown=False)  # nodes that lost theirs begin anew
-    assert new and not now.missing and not any(process.alive for process in before.values())
+    assert new and not now.missing and not any(map(alive, before.values()))
     assert down(places) == 3 and down(places) == 0
-    assert not any(Process(name, *which).alive for name, which in now.processes.items())
+    assert now.alive == {}
 
 
 def test_nodes_are_told_where_their_data_lies(places, tmp_path):

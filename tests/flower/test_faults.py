@@ -5,14 +5,14 @@ import signal
 
 import jax
 import numpy as np
+import psutil
 import pytest
 from flwr.app import Error, Message
 
 from moml.config.toml import dump
 from moml.flower.app.client_app import app as moml_app
-from moml.flower.local.control import flwr
+from moml.flower.local.deploy import flwr
 from moml.flower.local.folder import NAME
-from moml.flower.local.processes import table
 from tests.flower.common import federated, model, small
 from tests.flower.federation import equal_to_the_simulator, federation
 from tests.flower.test_equal import METHODS
@@ -30,8 +30,7 @@ def memories(fed, node):
 
 def at_work(pid):
     """Whether a node has a client at work: its process has a grandchild."""
-    now = table()
-    return any(now.get(parent, (0, ""))[0] == pid for parent, _ in now.values())
+    return any(child.children() for child in psutil.Process(pid).children())
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,9 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from moml.flower.local.certificates import make_key
-from moml.flower.local.control import flwr, online
-from moml.flower.local.deploy import deployed
+from moml.flower.local.deploy import deployed, flwr, online
 from moml.flower.local.folder import NAME, environment
-from moml.flower.local.processes import begin, stop
+from moml.flower.local.processes import start, stop
 from tests.flower.common import small
 from tests.flower.federation import federation
 from tests.support.processes import cache  # noqa: F401
@@ -93,7 +92,7 @@ def test_a_spoiled_wire(fed):
     secure += [f"--auth-supernode-private-key={key}"]
     log = fed.places.home / "logs" / "wired.log"
     words = free_port(command(fed, *secure, port=wire.port))
-    node = begin("wired", words, log, environment(fed.places))
+    node = start(words, log, environment(fed.places))
     try:
         wait(lambda: len(seen) >= 3)
         assert "SuperNode ID" not in log.read_text() and len(online(fed.places)) == 1

@@ -10,8 +10,8 @@ from moml.config import build as problem
 from moml.config.config import Config
 from moml.config.problems import Episodes, Sine
 from moml.errors import ConfigError, DataError, OtherFailed
-from moml.runs import consistency as alike
-from moml.runs import runs
+from moml.runs import consistency, runs
+from moml.runs.consistency import assert_same_command, assert_same_data
 from moml.runs.job import plan_of
 from moml.runs.record import begin
 from tests.support.process_groups import each, teams
@@ -22,7 +22,7 @@ CONFIG = Config(Sine(), method="moml-v1", eta=0.01, iterations=10, log_every=10,
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(alike, "SEEN", 0.2)
+    monkeypatch.setattr(consistency, "VISIBLE", 0.2)
 
 
 def begun(folder):
@@ -59,16 +59,16 @@ def test_another_configuration_is_refused(tmp_path, monkeypatch, change, told):
 def test_other_data_are_refused():
     """The same configuration, of files that are not the same on all machines."""
     plans = [plan_of(replace(CONFIG, problem=Sine(n=n))) for n in (25, 24)]
-    part = lambda team: alike.same_data(team, plans[team.process], None)
+    part = lambda team: assert_same_data(team, plans[team.process], None)
     assert refused(part) == "process 1 has n = 24, process 0 n = 25: all need the same data"
     sized = lambda team: plans[0]._replace(
         built=plans[0].built._replace(
             tasks=plans[0].built.tasks._replace(sizes=lambda ids: ids + team.process)
         )
     )
-    part = lambda team: alike.same_data(team, sized(team), None)
+    part = lambda team: assert_same_data(team, sized(team), None)
     assert "process 1 has sizes = " in refused(part)
-    part = lambda team: alike.same_data(team, plans[0], {"w": np.full(3, team.process)})
+    part = lambda team: assert_same_data(team, plans[0], {"w": np.full(3, team.process)})
     assert "process 1 has w = " in refused(part)
 
 
@@ -82,15 +82,15 @@ def test_the_same_data_are_not_refused(config, monkeypatch):
     images = np.zeros((18, 20, 8, 8, 1), np.uint8)
     monkeypatch.setattr(problem, "classes_of", lambda p: (images[:12], images[12:]))
     plan = plan_of(config)
-    part = lambda team: alike.same_data(team, plan, plan.built.init(jax.random.key(0)))
+    part = lambda team: assert_same_data(team, plan, plan.built.init(jax.random.key(0)))
     assert each(teams(2)[1], part) == [None] * 2
 
 
 def test_another_command_is_refused():
-    part = lambda team: alike.same_command(team, ["train", "resume"][team.process], None)
+    part = lambda team: assert_same_command(team, ["train", "resume"][team.process], None)
     told = "process 1 has command = resume, process 0 command = train: all need the same command"
     assert refused(part) == told
-    part = lambda team: alike.same_command(team, "train", 3 if team.process else None)
+    part = lambda team: assert_same_command(team, "train", 3 if team.process else None)
     assert refused(part) == (
         "process 1 has devices = 3, process 0 no devices: all need the same command"
     )
@@ -113,7 +113,7 @@ def test_data_that_one_process_does_not_find(tmp_path, monkeypatch):
 def test_another_folder_is_refused_before_the_run_begins(tmp_path):
     told = refused(lambda team: runs.train(CONFIG, tmp_path / str(team.process), team=team))
     place = f"process 1 does not see the folder {tmp_path / '0'} of process 0"
-    assert told == f"{place}: all processes need to see the same one"
+    assert told == f"{place}: all need the same folder"
     assert list(tmp_path.iterdir()) == [tmp_path / "0"]
     assert list((tmp_path / "0").iterdir()) == []  # so that the same command can be given again
 

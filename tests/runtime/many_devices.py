@@ -20,8 +20,8 @@ from moml.algorithms.recipes import method
 from moml.errors import ConfigError
 from moml.models import mlp, mse
 from moml.runtime import sharded, simulate
-from moml.runtime.mesh import gathered, held, mesh, spread
-from moml.runtime.traffic import collectives
+from moml.runtime.account import collectives
+from moml.runtime.mesh import gathered, mesh, spread, task_data
 from moml.tasks import from_arrays, from_rows, sine
 from moml.types import Algorithm, Batch, Need, Tasks
 from tests.algorithms.common import HYPER, World, class_world, data, features, loss, sigmoid_world
@@ -155,7 +155,7 @@ def compiled(case: Case, world: World | None = None) -> Runs:
     one = simulate.compiled(simulate.stretch(algorithm, tasks, schedule))
     first = lambda *given: poisoned(algorithm, tasks.n, sharded.first(algorithm, there)(*given))
     many = sharded.program(algorithm, tasks, there, schedule, at_once=case.at_once)
-    data, start = held(tasks, there), np.int32
+    data, start = task_data(tasks, there), np.int32
     program = many.lower(first(params, hyper), data, KEY(), start(0), hyper, STEPS).compile()
     return Runs(
         algorithm,

@@ -1,15 +1,16 @@
-"""Processes that agree: exchanged words, checkpoints in shares, the meeting before JAX's."""
+"""Processes of a run: exchanged values, checkpoints in shares, joining."""
 
 import math
 import socket
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 
 from moml.errors import CheckpointError, ConfigError, LostProcess, OtherFailed
-from moml.runtime.join import address_of, join, join_cluster, meet
-from moml.runtime.process_group import ALONE
+from moml.runtime.process_group import ALONE, join
 from moml.storage.arrays import write_arrays
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.shares import Pieces, Share
@@ -60,17 +61,17 @@ def test_who_waits_for_one_that_is_gone_stops_with_a_sentence():
 
 
 def test_the_end_of_one_is_the_end_of_those_who_wait_for_it(monkeypatch):
-    monkeypatch.setattr("moml.runtime.process_group.GLANCE", 50)
+    monkeypatch.setattr("moml.runtime.process_group.POLL", 50)
 
     def part(member):
         if member.process:
-            return member.all_end("there is no table here", 10.0)
+            return member.finish("there is no table here", 10.0)
         with pytest.raises(OtherFailed, match=r"^process 1: there is no table here$"):
             member.exchange("x", "hello")
-        return member.all_end("as it said", 10.0)
+        return member.finish("as it said", 10.0)
 
     assert each(teams(2)[1], part) == [True, True]
-    assert not teams(2)[1][1].all_end("the others go on", 0.05)
+    assert not teams(2)[1][1].finish("the others go on", 0.05)
 
 
 def shared(first, end):
@@ -163,97 +164,75 @@ def free_port():
         return free.getsockname()[1]
 
 
-def meeting(numbers, processes, wait=20.0):
+JOIN = """
+import sys
+from moml.errors import MomlError
+from moml.runtime.process_group import join
+try:
+    join(*(kind(word) for kind, word in zip((str, int, int), sys.argv[2:])), wait=int(sys.argv[1]))
+except MomlError as error:
+    print(f"moml: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+
+
+def started(port, wait, *numbers):
+    """Processes (count, number) that join."""
+    command = [sys.executable, "-c", JOIN, str(wait), f"127.0.0.1:{port}"]
+    begin = lambda given: subprocess.Popen([*command, *given.split()], stderr=subprocess.PIPE)
+    return [begin(given) for given in numbers]
+
+
+def ends(processes):
+    """Exit code and last line of each."""
+    errors = [process.communicate(timeout=120)[1].decode() for process in processes]
+    return [
+        (process.returncode, "".join(error.splitlines()[-1:]))
+        for process, error in zip(processes, errors, strict=True)
+    ]
+
+
+def test_processes_join_in_any_order():
+    """A stranger at the port is not counted."""
     port = free_port()
-    come = lambda given: meet("127.0.0.1", port, given[1], given[0], wait)
-    return each([(number, processes) for number in numbers], come)
+    processes = started(port, 60, "3 2", "3 0")
+    for _ in range(300):
+        try:
+            with socket.create_connection(("127.0.0.1", port)) as line:
+                line.sendall(b"GET / HTTP/1.1\r\n")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    processes += started(port, 60, "3 1")
+    assert ends(processes) == [(0, "")] * 3
 
 
-def test_processes_meet_in_any_order():
-    assert meeting([2, 1, 0], 3) == [None] * 3
+def test_processes_that_do_not_come_are_an_error_of_the_others():
+    """Alone, too few, one number twice, other counts."""
+    groups = [["2 1"], ["3 0", "3 1", "3 1"], ["3 0", "2 1"]]
+    processes = [one for group in groups for one in started(free_port(), 2, *group)]
+    for code, line in ends(processes):
+        assert code == 2 and line.startswith("moml: not all processes came to 127.0.0.1:"), line
+        assert "within 2 s; is each one running, under its own number" in line
 
 
-def test_who_did_not_come_is_named():
-    first, second = meeting([0, 2], 4, wait=1.0)
-    assert "of 4 processes [1, 3] did not come within 1 s" in str(first)
-    assert isinstance(second, ConfigError) and "process 0 at" in str(second)
-
-
-def test_the_same_number_twice_is_refused():
-    told = meeting([0, 1, 1], 3, wait=5.0)
-    assert all(isinstance(one, ConfigError) for one in told)
-    assert "a second process 1" in str(told[0])
-
-
-def test_processes_that_count_differently_are_refused():
-    port = free_port()
-    first, second = each([(0, 2), (1, 3)], lambda at: meet("127.0.0.1", port, at[1], at[0], 20.0))
-    assert "told of 2 processes here, of 3 there" in str(first) and "process 0" in str(second)
-
-
-@pytest.mark.parametrize(
-    "greeting", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\xff\xfe\x80\n", b"moml"]
-)
-def test_a_stranger_is_not_counted(greeting):
-    port = free_port()
-
-    def come(number):
-        if number is None:
-            for _ in range(50):
-                try:
-                    with socket.create_connection(("127.0.0.1", port)) as line:
-                        line.sendall(greeting)
-                    return
-                except ConnectionRefusedError:
-                    time.sleep(0.1)
-        if number == 1:
-            time.sleep(0.3)
-        meet("127.0.0.1", port, 2, number, 20.0)
-
-    assert each([0, None, 1], come) == [None] * 3
-
-
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"\x00\xff\xfe", b"go\n"])
-def test_a_stranger_at_the_address(answer):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-
-        def part(number):
-            if number:
-                return meet("127.0.0.1", port, 2, 1, 20.0)
-            with server.accept()[0] as line:
-                line.sendall(answer)
-                line.recv(100)  # and does not hang up
-                line.recv(100)
-
-        began = time.monotonic()
-        told = str(each([0, 1], part)[1])
-        assert time.monotonic() - began < 10
-    assert told == (
-        f"something else than moml answers at 127.0.0.1:{port}; give another --coordinator"
-    )
-
-
-def test_nobody_at_the_address():
-    began = time.monotonic()
-    with pytest.raises(ConfigError, match=r"no process 0 at 127.0.0.1:\d+ within 0.5 s \(.*refus"):
-        meet("127.0.0.1", free_port(), 2, 1, 0.5)
-    assert time.monotonic() - began < 30
+def test_a_stranger_at_the_address():
+    with socket.create_server(("127.0.0.1", 0)) as server:  # which does not answer
+        [(code, line)] = ends(started(server.getsockname()[1], 1, "2 1"))
+        assert code == 2 and "not all processes came to" in line
 
 
 def test_an_address_in_use():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"cannot listen at 127.0.0.1:{port}: Address alr"):
-            meet("127.0.0.1", port, 2, 0, 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"cannot listen at {address}: Address alr"):
+            join(address, 2, 0, wait=1.0)
 
 
 @pytest.mark.parametrize("words", ["here", "here:", "here:0", "here:70000", "here:x"])
 def test_no_address(words):
     with pytest.raises(ConfigError, match="coordinator must be HOST:PORT"):
-        address_of(words)
+        join(words, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +244,7 @@ def test_no_address(words):
         ({"processes": 2, "process": 2}, "from 0 to 1; given 2"),
         ({"processes": 0, "process": 0}, "processes must be a whole number from 1"),
         ({"processes": 2, "process": 0, "wait": 0.0}, "wait must be above 0"),
-        ({"processes": 2, "process": 1, "wait": math.inf}, "up to a day; given inf"),
+        ({"processes": 2, "process": 1, "wait": math.inf}, "up to a day; got inf"),
         ({"processes": 2, "process": 1, "wait": math.nan}, "wait must be above 0"),
     ],
 )
@@ -277,9 +256,9 @@ def test_words_that_cannot_be(given, told):
 @pytest.mark.parametrize("wait", [math.inf, math.nan, 0.0, -1.0])
 def test_a_wait_for_a_cluster_that_cannot_be(wait):
     with pytest.raises(
-        ConfigError, match=f"wait must be above 0 seconds, up to a day; given {wait:g}"
+        ConfigError, match=f"wait must be above 0 seconds, up to a day; got {wait:g}"
     ):
-        join_cluster(wait)
+        join(cluster=True, wait=wait)
 
 
 def test_one_process_needs_no_meeting():

@@ -1,106 +1,96 @@
 """Options of commands that may run on many devices and in many processes."""
 
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from moml.errors import ConfigError, LostProcess, MomlError, check_count
+from moml.errors import LostProcess, MomlError, check_count
 
-ALL_END = 5.0  # seconds that processes are apart when they end by the same error
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from moml.runtime.process_group import Team
+
+APART = 5.0  # seconds between the ends of processes that end by the same error
 
 
 @dataclass(frozen=True, kw_only=True)
-class Together:
+class Execution:
     """Where a command computes."""
 
     devices: int | None = None
     """Devices of each process that tasks are shared out to, each with the data and memories of its
-    own; without an accelerator that many are made of the processor. By default one; of several
-    processes all that they have."""
+    own tasks; without an accelerator that many are made of the processor. By default one; with
+    several processes, all that they have."""
     processes: int | None = None
     """How many processes there are in all; each is started with the same command."""
     process: int | None = None
-    """Which of them this is, from 0. Number 0 prints, and writes the run's folder; all need to see
-    it."""
+    """Number of this process, from 0. Process 0 prints, and writes the run's folder; all need to
+    see it."""
     coordinator: str | None = None
-    """HOST:PORT where process 0 listens, on that address alone; by default 127.0.0.1:29410. It asks
-    for no password: whoever reaches it can take part."""
+    """HOST:PORT where process 0 listens, on that address alone; by default 127.0.0.1:29410. There
+    is no password: whoever reaches it can take part."""
     cluster: bool = False
     """Take the last three from SLURM, Open MPI or Kubernetes."""
     wait: float = 60.0
     """Seconds to wait for the other processes."""
 
 
-class Where(NamedTuple):
-    """What came of it."""
-
-    mesh: Any
-    team: Any
-
-
 @contextmanager
-def where(own: Together, folder: Path) -> Iterator[Where]:
-    """Join the other processes, before JAX computes anything; say so where one of them is lost."""
+def execution(own: Execution, folder: Path) -> "Iterator[tuple[Mesh | None, Team]]":
+    """Join the other processes, before JAX computes anything; report where one of them is lost."""
     import jax
 
-    from moml.runs.consistency import same_command
-    from moml.runtime.join import LastWords, join, join_cluster
+    from moml.runs.consistency import assert_same_command
+    from moml.runtime.mesh import mesh
+    from moml.runtime.process_group import join
 
     if own.devices is not None:
         check_count("devices", own.devices)
         jax.config.update("jax_num_cpu_devices", own.devices)
-    named = (own.processes, own.process, own.coordinator)
-    if own.cluster and any(value is not None for value in named):
-        raise ConfigError("--cluster finds out --processes, --process and --coordinator by itself")
-    named_join = lambda: join(own.coordinator, own.processes, own.process, wait=own.wait)
-    team = join_cluster(own.wait) if own.cluster else named_join()
+    team = join(own.coordinator, own.processes, own.process, cluster=own.cluster, wait=own.wait)
     if team.processes == 1:
-        yield Where(_mesh(own.devices) if (own.devices or 1) > 1 else None, team)
+        yield (mesh(own.devices) if (own.devices or 1) > 1 else None), team
         return
-    words = LastWords(
-        f"moml: process {team.process} of {team.processes} was ended: it was killed, or another "
-        f"one was lost; what was saved last is good, go on with: moml resume {folder}"
-    )
+    words = f"process {team.process} of {team.processes} was ended: it was killed, or another one"
+    hint = f"go on with: moml resume {folder}"
+    watcher = _print_at_abort(f"moml: {words} was lost; what was saved last is good, {hint}")
     try:
-        same_command(team, type(own).__name__.lower(), own.devices)
-        yield Where(_mesh(own.devices), team)
-    except LostProcess as error:
-        words.unsay()
-        print(f"moml: {error}, go on with: moml resume {folder}", file=sys.stderr, flush=True)
-        os._exit(error.exit_code)  # an orderly end would wait for the one that is lost
+        assert_same_command(team, type(own).__name__.lower(), own.devices)
+        yield mesh(own.devices), team
+        team.finish()
     except (Exception, KeyboardInterrupt) as error:
-        sentence, code = _told(error)
-        words.unsay()
-        words = LastWords(sentence)  # the others may be ending too, and JAX may not wait
-        if team.all_end(str(error) or repr(error), ALL_END):
-            raise
-        words.unsay()
-        print(sentence, file=sys.stderr, flush=True)
-        sys.stdout.flush()
-        os._exit(code)  # an orderly end would wait for the others, who go on
-    else:
-        team.all_end()
+        watcher.kill()
+        lost, code = isinstance(error, LostProcess), _print(error, hint)
+        if lost or not team.finish(str(error) or repr(error), APART):
+            sys.stdout.flush()
+            os._exit(code)  # an orderly end would wait for the others, who are lost or go on
+        raise SystemExit(code) from error
     finally:
-        words.unsay()
+        watcher.kill()
+        watcher.communicate()
 
 
-def _told(error: BaseException) -> tuple[str, int]:
-    """What a process says at its end, and its exit code."""
-    match error:
-        case MomlError():
-            return f"moml: {error}", error.exit_code
-        case KeyboardInterrupt():
-            return "moml: interrupted", 130
-        case _:
-            return traceback.format_exc().rstrip(), 1
+def _print_at_abort(message: str) -> subprocess.Popen[bytes]:
+    """Start a process that prints a message when this one ends, unless it is killed before.
+
+    JAX aborts a process when process 0 is lost: no line of Python runs after that.
+    """
+    command = ["sh", "-c", 'read -r _; echo "$0" >&2', message]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 
-def _mesh(devices: int | None) -> Any:
-    from moml.runtime.mesh import mesh
-
-    return mesh(devices)
+def _print(error: BaseException, hint: str) -> int:
+    """Print what ends this process; its exit code."""
+    if isinstance(error, MomlError):
+        more = f", {hint}" if isinstance(error, LostProcess) else ""
+        print(f"moml: {error}{more}", file=sys.stderr, flush=True)
+        return error.exit_code
+    traceback.print_exception(error)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1

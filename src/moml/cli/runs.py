@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from moml.cli.configured import parse
-from moml.cli.execution import Together, Where, where
+from moml.cli.execution import Execution, execution
 from moml.cli.validation import rows_file
 from moml.config.config import Config
 from moml.errors import ConfigError
@@ -19,7 +19,7 @@ from moml.runs.job import Job
 
 
 @dataclass(frozen=True)
-class Train(Together):
+class Train(Execution):
     """Train one model in a folder that survives: `moml resume RUN` goes on after any end.
 
     `moml train --print-config NAME` writes the complete file of a starting point.
@@ -55,7 +55,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Resume(Together):
+class Resume(Execution):
     """Go on with a run or a sweep from its last good checkpoint, bit for bit."""
 
     run: tyro.conf.Positional[Path]
@@ -128,8 +128,8 @@ def train(arguments: Sequence[str]) -> None:
         print(dump(config), end="")
         return
     with ExitStack() as open_:
-        found: list[Where] = []
-        ready = lambda own: found.append(open_.enter_context(where(own, own.out)))
+        found: list[tuple] = []
+        ready = lambda own: found.append(open_.enter_context(execution(own, own.out)))
         config, own = parse(arguments, "moml train", Train, ready)
         mesh, team = found[0]
         file = rows_file(own.json)
@@ -160,7 +160,7 @@ def resume(command: Resume) -> None:
     from moml.runs import record, runs, sweeps
 
     file = rows_file(command.json)
-    with where(command, command.run) as (mesh, team):
+    with execution(command, command.run) as (mesh, team):
         known, _ = team.together("record", lambda: record.record_of(command.run))
         began = time.monotonic()
         if "grid" in known:

@@ -1,108 +1,104 @@
-"""What the processes of a run need to have alike, compared before anything is computed."""
+"""Checks, before anything is computed, that all processes of a run are to do the same."""
 
 import hashlib
 import json
-import os
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from secrets import token_hex
-from typing import Any
+from tempfile import NamedTemporaryFile
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from moml.config.config import Config, kind_of
 from moml.errors import ConfigError
 from moml.runs.job import Plan
-from moml.runtime.process_group import Team, nothing
+from moml.runtime.process_group import Team
 from moml.storage.files import writable_folder
 from moml.storage.folder import versions
 from moml.tasks.sampler import draw, fetch
 from moml.training.compose import init_key
 from moml.types import Params
 
-SEEN = 10.0  # seconds after which what one machine wrote is seen by the others
+VISIBLE = 10.0  # seconds after which a file written by one machine is visible to the others
 
 
-def same(team: Team, facts: dict[str, Any], what: str) -> None:
-    """Refuse processes with other facts than the first one has, by the first that differs."""
-    told = [json.loads(words) for words in team.exchange(what, json.dumps(facts))]
-    say = lambda facts, name: f"{name} = {facts[name]}" if name in facts else f"no {name}"
-    for process, mine in enumerate(told):
-        for name in told[0] | mine:
-            if (one := say(mine, name)) != (other := say(told[0], name)):
+def assert_equal(team: Team, what: str, facts: Mapping[str, object]) -> None:
+    """Raise ConfigError where facts differ from those of process 0, with the first that does."""
+    texts = {name: str(value) for name, value in facts.items() if value is not None}
+    every = [json.loads(text) for text in team.exchange(what, json.dumps(texts))]
+    show = lambda facts, name: f"{name} = {facts[name]}" if name in facts else f"no {name}"
+    for process, own in enumerate(every):
+        for name in every[0] | own:
+            if (one := show(own, name)) != (other := show(every[0], name)):
                 raise ConfigError(
                     f"process {process} has {one}, process 0 {other}: all need the same {what}"
                 )
 
 
-def same_command(team: Team, command: str, devices: int | None) -> None:
-    """Refuse processes that do different things, or with other versions: they would wait for ever.
+def assert_same_command(team: Team, command: str, devices: int | None) -> None:
+    """Check the command and the versions.
 
     >>> from moml.runtime.process_group import ALONE
-    >>> same_command(ALONE, "train", 2)
+    >>> assert_same_command(ALONE, "train", 2)
     """
-    given = {} if devices is None else {"devices": devices}
-    same(team, {"command": command} | given, "command")
-    kept = ("moml", "jax", "jaxlib", "x64", "matmul_precision")
-    same(team, {name: versions()[name] for name in kept}, "environment")
+    facts = {"command": command, "devices": devices, "processes": team.processes}
+    assert_equal(team, "command", facts)
+    known = ("moml", "jax", "jaxlib", "x64", "matmul_precision")
+    assert_equal(team, "environment", {name: versions()[name] for name in known})
 
 
-def same_config(team: Team, config: Config) -> None:
-    """Refuse processes with different configurations: their sums would mean nothing."""
+def assert_same_config(team: Team, config: Config) -> None:
+    """Check the configuration."""
     problem = {f"problem.{name}": value for name, value in vars(config.problem).items()}
-    values = vars(config) | {"problem": kind_of(config.problem)} | problem
-    same(team, {name: value for name, value in values.items() if value is not None}, "command")
+    assert_equal(team, "command", vars(config) | {"problem": kind_of(config.problem)} | problem)
 
 
-def same_data(team: Team, plan: Plan, start: Params | None) -> None:
-    """Refuse processes whose tasks differ in number, sizes or shapes, or that start elsewhere."""
+def assert_same_data(team: Team, plan: Plan, start: Params | None) -> None:
+    """Check the number, sizes and shapes of the tasks, and the parameters to start from."""
     if team.processes == 1:
         return
     tasks, needs = plan.built.tasks, plan.method.algorithm.needs
-    visited = lambda key: fetch(draw(key, needs, tasks), tasks)
+    n, sizes = tasks.n, tasks.sizes
+    visit = jax.eval_shape(lambda key: fetch(draw(key, needs, tasks), tasks), init_key(0))
     facts = {
-        "n": tasks.n,
-        "samples": _told(jax.eval_shape(visited, init_key(0))),
-        "network": _told(jax.eval_shape(plan.built.init, init_key(0))),
+        "n": n,
+        "samples": _shapes(visit),
+        "network": _shapes(jax.eval_shape(plan.built.init, init_key(0))),
+        "sizes": None if n is None or sizes is None else _digest(sizes(jnp.arange(n))),
+        "w": _digest(start),
     }
-    if tasks.n is not None and tasks.sizes is not None:
-        facts["sizes"] = _digest(tasks.sizes(jnp.arange(tasks.n)))
-    same(team, facts | {"w": _digest(start)}, "data")
+    assert_equal(team, "data", facts)
 
 
-def _told(tree: Any) -> str:
+def _shapes(tree: PyTree) -> str:
     return " ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in jax.tree.leaves(tree))
 
 
-def _digest(tree: Any) -> str:
+def _digest(tree: PyTree) -> str:
     bytes_ = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))
     return hashlib.sha256(bytes_).hexdigest()[:12]
 
 
-def same_folder(team: Team, folder: Path) -> None:
-    """Refuse processes that do not see the folder of process 0, by a file that it puts there."""
+def assert_same_folder(team: Team, folder: Path) -> None:
+    """Check that all processes see the folder of process 0, by a temporary file in it."""
     if team.processes == 1:
         return
-    mark, _, place = team.agree("folder", f".seen-{token_hex(8)} {folder.resolve()}").partition(" ")
-    put = lambda: (writable_folder(folder) / mark).touch()
-    team.together("folder", put if team.leads else nothing)
-    try:
-        seen = team.exchange("folder", "yes" if _comes(folder / mark) else "")
-    finally:
-        if team.leads:
-            (folder / mark).unlink(missing_ok=True)
-    for process, sees in enumerate(seen):
-        if not sees:
-            raise ConfigError(
-                f"process {process} does not see the folder {place} of process 0: all processes "
-                "need to see the same one"
-            )
+    with ExitStack() as stack:
 
+        def create() -> str:
+            file = NamedTemporaryFile(dir=writable_folder(folder), prefix=".seen-")  # noqa: SIM115
+            return Path(stack.enter_context(file).name).name
 
-def _comes(path: Path) -> bool:
-    end = time.monotonic() + SEEN
-    while not (there := os.path.exists(path)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return there
+        name = team.agree("folder", team.together("folder", create if team.leads else str))
+        deadline = time.monotonic() + VISIBLE
+        while not (seen := (folder / name).exists()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        answers = team.exchange("folder", f"{seen:d} {folder.resolve()}")
+    for process, answer in enumerate(answers):
+        if answer.startswith("0"):
+            place = f"the folder {answers[0][2:]} of process 0"
+            raise ConfigError(f"process {process} does not see {place}: all need the same folder")

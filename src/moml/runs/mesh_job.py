@@ -12,9 +12,9 @@ from jaxtyping import Array
 from moml.config.config import Config
 from moml.runs.job import Job, Plan, schedule_of, single, sizes_of
 from moml.runtime import sharded
-from moml.runtime.mesh import gathered, held, spread
+from moml.runtime.account import all_reduced
+from moml.runtime.mesh import gathered, spread, task_data
 from moml.runtime.process_group import Team
-from moml.runtime.traffic import all_reduced
 from moml.storage.shares import Share
 from moml.training.compose import fill_key, hyper_of, init_key, run_key
 from moml.types import Params
@@ -40,7 +40,7 @@ def mesh_job(
     key = run_key(config.seed)
     at_once = plan.method.options.at_once
     run = sharded.program(algorithm, tasks, mesh, schedule_of(config), at_once=at_once)
-    data = held(tasks, mesh)
+    data = task_data(tasks, mesh)
     made: dict[int, Any] = {}
 
     def program(state: Any, key: Any, begin: int, hyper: Any, size: int) -> Any:

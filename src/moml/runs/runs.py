@@ -15,7 +15,7 @@ from moml.algorithms.recipes import RECIPES, Method
 from moml.config.config import Config, kind_of
 from moml.config.toml import dump
 from moml.errors import CheckpointError, ConfigError
-from moml.runs.consistency import same_config, same_data, same_folder
+from moml.runs.consistency import assert_same_config, assert_same_data, assert_same_folder
 from moml.runs.disk_job import job_of
 from moml.runs.job import Job, Plan, plan_of, sizes_of
 from moml.runs.mesh_job import mesh_job
@@ -78,10 +78,10 @@ def train(
         tensorboard_x()  # missed before anything is begun
     given = config
     config = team.together("config", lambda: resolved(given))
-    same_config(team, config)
+    assert_same_config(team, config)
     plan = team.together("plan", lambda: plan_of(config))
     start = None if source is None else team.together("from", lambda: _start(source, plan))
-    same_data(team, plan, start)
+    assert_same_data(team, plan, start)
     with ExitStack() as open_:
         job = _job(config, folder, plan, mesh, team, start)
 
@@ -90,7 +90,7 @@ def train(
             ready = job.disk.store.check_new if job.disk else nothing
             begin(folder, config, {} if source is None else {"from": str(source)}, ready)
 
-        same_folder(team, folder)
+        assert_same_folder(team, folder)
         team.together("begin", claim if team.leads else nothing)
         if source is not None:
             _save_first(folder, config, job, team)
@@ -154,7 +154,7 @@ def resume(
 ) -> tuple[Config, Job]:
     """Go on with a run from its last good checkpoint; on other devices than before, if need be."""
     team.together("record", lambda: record_of(folder))
-    same_folder(team, folder)
+    assert_same_folder(team, folder)
     with ExitStack() as open_:
 
         def claim() -> None:
@@ -162,7 +162,7 @@ def resume(
 
         team.together("begin", claim if team.leads else nothing)
         record, config, note = team.together("config", lambda: unchanged(folder, allow))
-        same_config(team, config)
+        assert_same_config(team, config)
         warn_of_forgotten(record)
         if "from" in record and not Checkpoints(folder / "checkpoints").steps():
             raise CheckpointError(
@@ -170,7 +170,7 @@ def resume(
                 f"{record['from']}"
             )
         plan = team.together("plan", lambda: plan_of(config))
-        same_data(team, plan, None)
+        assert_same_data(team, plan, None)
         job = _job(config, folder, plan, mesh, team)
         ready = note if team.leads else nothing
         go_on(folder, config, job, progress=progress, board=board, ready=ready, team=team)

@@ -1,16 +1,24 @@
-"""What rounds cost: bytes over the network, gradients at the clients, samples."""
+"""What training costs: bytes between devices, and bytes, gradients and samples of rounds."""
 
+import math
+import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.stages import Compiled
+from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.recipes import Method
 from moml.errors import ConfigError
 from moml.tasks.sampler import draw
 from moml.types import Key, Meta, Tasks, Turnout
+
+_KINDS = "all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute|collective-broadcast"
+_CALL = re.compile(rf"= (?P<result>.+?) (?P<kind>{_KINDS})(-start)?\(")
+_SHAPE = re.compile(r"(?P<dtype>[a-z]+\d*)\[(?P<axes>[\d,]*)\]")
 
 
 class Cost(NamedTuple):
@@ -23,24 +31,26 @@ class Cost(NamedTuple):
     samples: np.ndarray  # [..., clients] samples drawn
 
 
-def _answers(chosen: Method, tasks: Tasks) -> Callable[[Key, Any], Turnout | None]:
-    """(key, rounds [rounds]) -> who answered in each of these rounds of a run with this key."""
+def _answers(
+    chosen: Method, tasks: Tasks
+) -> Callable[[Key, Int[Array, " rounds"]], Turnout | None]:
+    """(key, rounds) -> who answered in each of these rounds of a run with this key."""
     one = lambda key, t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
     return jax.vmap(one, (None, 0))
 
 
 def turnouts(chosen: Method, tasks: Tasks, key: Key, rounds: int) -> Turnout | None:
-    """Who answered in each of the first rounds of a run with this key; None where all do alike."""
+    """Return who answered in each of the first rounds of a run; None where all always do."""
     return jax.jit(_answers(chosen, tasks))(key, jnp.arange(rounds, dtype=jnp.int32))
 
 
 def spending(
     chosen: Method, meta: Meta, tasks: Tasks, keys: Key
 ) -> Callable[[int, int], Cost] | None:
-    """(start, rounds) -> what these rounds of a run cost, summed; None where there are no rounds.
+    """Return (start, rounds) -> the cost of these rounds, summed; None for methods without rounds.
 
-    Who answered is drawn again from the key, so it is what the run drew. `keys` is the key of a
-    run, or one of each member [members]: a Cost then has such an axis where members may differ.
+    Who answered is drawn again from the key, as the run drew it. `keys` is the key of a run, or
+    one of each member [members]: a Cost then has such an axis where members may differ.
     """
     if chosen.work is None:
         return None
@@ -59,14 +69,14 @@ def spending(
 
 
 def _summed(each: Cost, tasks: Tasks) -> Cost:
-    """Of all clients together; a sample of an episode is one image of every class."""
+    """The sum over clients; a sample of an episode is one image of every class."""
     down, up, *clients = each
     gradients, products, samples = (value.sum(axis=-1) for value in clients)
     return Cost(down, up, gradients, products, tasks.ways * samples)
 
 
 def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
-    """What a round costs, from the shapes of the model and who answers.
+    """Return the cost of a round, from the shapes of the model and who answers.
 
     Only w travels: every sampled client is sent it, those that answer send theirs back. A client
     whose answer is lost has done its work all the same; a straggler has done less.
@@ -93,6 +103,27 @@ def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
     )
 
 
-def nbytes(tree: Any) -> int:
-    """The bytes of all arrays in a tree."""
+def nbytes(tree: PyTree) -> int:
+    """Return the bytes of all arrays in a tree."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def collectives(program: Compiled) -> list[tuple[str, int]]:
+    """Return kind and bytes of every collective of a program; one in a loop counts once.
+
+    >>> import jax
+    >>> collectives(jax.jit(lambda x: x + 1).lower(1.0).compile())
+    []
+    """
+    calls = _CALL.finditer(program.as_text() or "")
+    return [(call["kind"], sum(map(_bytes, _SHAPE.finditer(call["result"])))) for call in calls]
+
+
+def all_reduced(program: Compiled) -> int:
+    """Return the bytes summed over all devices in a step, where `program` is a stretch."""
+    return sum(size for kind, size in collectives(program) if kind == "all-reduce")
+
+
+def _bytes(shape: re.Match[str]) -> int:
+    bits = re.sub(r"^[a-z]+", "", shape["dtype"]) or "8"  # pred is a byte
+    return max(1, int(bits) // 8) * math.prod(map(int, filter(None, shape["axes"].split(","))))

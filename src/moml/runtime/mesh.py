@@ -1,23 +1,21 @@
-"""What lies on which device: rows of tasks in blocks of ids, all else everywhere."""
-
-from typing import Any
+"""Placement on devices: rows of tasks in blocks of ids, all else on every device."""
 
 import jax
 import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from moml.errors import ConfigError
 from moml.runtime.owners import AXIS
 from moml.tasks.parts import block_of, padded
-from moml.types import Algorithm, Tasks
+from moml.types import Algorithm, State, Tasks
 
 ROWS, WHOLE = PartitionSpec(AXIS), PartitionSpec()
 
 
 def mesh(devices: int | None = None) -> Mesh:
-    """The devices of all processes, process by process: all of them, or so many of each process.
+    """Return a mesh of the devices of all processes: all of them, or `devices` of each process.
 
     >>> mesh(1).size
     1
@@ -26,25 +24,25 @@ def mesh(devices: int | None = None) -> Mesh:
     of = [[d for d in every if d.process_index == p] for p in range(jax.process_count())]
     least = min(map(len, of))
     if devices is not None and not 1 <= devices <= least:
-        raise ConfigError(f"devices must be from 1 to {least}, all that are here; given {devices}")
+        raise ConfigError(f"devices must be from 1 to {least}, all that are here; got {devices}")
     chosen = np.array([device for own in of for device in own[:devices]])
     return Mesh(chosen, (AXIS,), axis_types=(AxisType.Auto,))
 
 
-def specs(algorithm: Algorithm) -> Any:
-    """How the leaves of a state are cut: a prefix of it."""
+def specs(algorithm: Algorithm) -> PyTree:
+    """Return the partition of a state's leaves, as a prefix of it."""
     return jax.tree.map(lambda rows: ROWS if rows else WHOLE, algorithm.rows)
 
 
-def shardings(algorithm: Algorithm, mesh: Mesh) -> Any:
-    """Where the leaves of a state lie: a prefix of it."""
+def shardings(algorithm: Algorithm, mesh: Mesh) -> PyTree:
+    """Return the shardings of a state's leaves, as a prefix of it."""
     return jax.tree.map(lambda rows: NamedSharding(mesh, ROWS if rows else WHOLE), algorithm.rows)
 
 
-def spread(algorithm: Algorithm, state: Any, mesh: Mesh) -> Any:
-    """A state from the host onto the mesh, its rows padded; each process places its own part."""
+def spread(algorithm: Algorithm, state: State, mesh: Mesh) -> State:
+    """Move a state from the host to the mesh, its rows padded; each process places its part."""
 
-    def place(rows: bool, leaf: Any) -> Array:
+    def place(rows: bool, leaf: PyTree) -> Array:
         if not rows:
             host = np.asarray(leaf)
             return jax.make_array_from_callback(
@@ -58,8 +56,8 @@ def spread(algorithm: Algorithm, state: Any, mesh: Mesh) -> Any:
     return jax.tree.map(place, jax.tree.broadcast(algorithm.rows, state), state)
 
 
-def gathered(algorithm: Algorithm, state: Any, n: int | None) -> Any:
-    """A state back on the host, without padding. Every process then holds all of its n rows."""
+def gathered(algorithm: Algorithm, state: State, n: int | None) -> State:
+    """Return a state on the host, without padding: every process then has all n rows."""
 
     def whole(rows: bool, leaf: Array) -> np.ndarray:
         if not rows:
@@ -70,8 +68,8 @@ def gathered(algorithm: Algorithm, state: Any, n: int | None) -> Any:
     return jax.tree.map(whole, jax.tree.broadcast(algorithm.rows, state), state)
 
 
-def held(tasks: Tasks, mesh: Mesh) -> Any:
-    """The tasks' data on the mesh, each device with its own block; () where all need all."""
+def task_data(tasks: Tasks, mesh: Mesh) -> PyTree:
+    """Return the tasks' data on the mesh, a block a device; () where all devices need all."""
     if tasks.parts is None:
         return ()
     here = jax.process_index()

@@ -1,18 +1,17 @@
-"""How one of many devices goes through the tasks of a step: through those that it owns.
+"""How one of many devices goes through the tasks of a step: those that it owns.
 
-Whatever is drawn is drawn by all devices alike. Each picks the tasks of its block of ids, and what
-leaves it is a sum:
+All devices make the same draws. Each takes the tasks of its block of ids, and what leaves it is a
+sum:
 
     sum_i x_i  =  sum over devices d of  sum over visited i with i // block = d of  x_i
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int, PyTree
 
 from moml.algorithms.federated.rounds import where
 from moml.algorithms.parts.task_map import Each, One, Rows, added
@@ -23,18 +22,17 @@ from moml.types import Memory, Tasks, Visit
 AXIS = "tasks"  # of the mesh
 
 
-def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) -> Each:
-    """A device's share of a visit, and the sum over all devices; inside `shard_map` alone.
+def owners(tasks: Tasks, data: PyTree, devices: int, at_once: int | None = None) -> Each:
+    """Return a device's share of a visit and the sum over all devices; for use in `shard_map`.
 
-    The device has the arrays `held` of its tasks (see `Parts`), and reads and writes its own block
-    of a store. It takes ceil(B / devices) tasks at a time, or `at_once` where that is fewer, in as
-    many turns as it owns tasks for; places left over in the last turn count for nothing. Tasks
-    without end have no owner: they are dealt out by their place in the visit. No task is in a
-    visit twice.
+    The device has the arrays `data` of its tasks (see `Parts`), and reads and writes its block of
+    a store. It takes ceil(B / devices) tasks at a time, or `at_once` where that is fewer, in as
+    many turns as it has tasks for; places left over in the last turn are masked. Tasks of a stream
+    have no owner: they are shared out by their place in the visit. No task is in a visit twice.
     """
     block = 0 if tasks.n is None else block_of(tasks.n, devices)
 
-    def each(one: One, rows: Rows | Memory, store: Any, visit: Visit) -> tuple[Any, Any]:
+    def each(one: One, rows: Rows | Memory, store: PyTree, visit: Visit) -> tuple[PyTree, PyTree]:
         count, me = len(visit.ids), jax.lax.axis_index(AXIS)
         share = block_of(count, devices)
         size = min(share, at_once or share)
@@ -42,21 +40,21 @@ def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) ->
         mine = place(count) // share == me if tasks.n is None else visit.ids // block == me
         own = jnp.sum(mine, dtype=jnp.int32)
         order = jnp.argsort(~mine, stable=True)  # my tasks, then the others
-        here = tasks._replace(fetch=_local(tasks, held, block * me))
+        here = tasks._replace(fetch=_local(tasks, data, block * me))
 
-        def turn(done: Int[Array, ""]) -> tuple[Any, Visit, Any]:
-            """Which places of a turn are real, who is there, and which rows of the store."""
+        def turn(done: Int[Array, ""]) -> tuple[Bool[Array, " size"], Visit, Int[Array, " size"]]:
+            """Return which places of a turn are real, their tasks and their rows of the store."""
             real = done + place(size) < own
             at = order[jnp.where(real, done + place(size), 0)]  # left over: the first once more
             some = jax.tree.map(lambda x: x[at], visit)
             return real, some, jnp.where(real, some.ids - block * me, block + place(size))
 
-        def visited(near: Any, done: Int[Array, ""]) -> tuple[Any, Any]:
+        def visited(near: PyTree, done: Int[Array, ""]) -> tuple[PyTree, PyTree]:
             real, some, _ = turn(done)
             each, kept = jax.vmap(one)(near, fetch(some, here))
             return added(where(real, each, optax.tree.zeros_like(each))), kept
 
-        def more(carry: Any) -> tuple[Any, Any, Any, Any]:
+        def more(carry: PyTree) -> PyTree:
             done, total, store, near = carry
             new, kept = visited(near, done)
             store = rows.write(store, turn(done)[2], kept)  # past the last row: not written
@@ -79,15 +77,17 @@ def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) ->
     return each
 
 
-def _local(tasks: Tasks, held: Any, first: Int[Array, ""]) -> Callable[[Any, Any], Any]:
+def _local(
+    tasks: Tasks, data: PyTree, first: Int[Array, ""]
+) -> Callable[[Int[Array, "*tasks"], PyTree], PyTree]:
     parts = tasks.parts
     if parts is None:
         return tasks.fetch
-    return lambda ids, drawn: parts.fetch(held, ids - first, drawn)
+    return lambda ids, drawn: parts.fetch(data, ids - first, drawn)
 
 
-def summed(total: Any) -> Any:
-    """The sum over devices, leaf by leaf, in one all-reduce of one vector (of each type)."""
+def summed(total: PyTree) -> PyTree:
+    """Return the sum over devices, by one all-reduce of one vector for each dtype."""
     leaves, tree = jax.tree.flatten(total)
     out = list(leaves)
     for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):

@@ -1,61 +1,66 @@
-"""A stretch whose store holds the rows of some tasks only: those that its steps visit.
+"""A stretch whose store has only the rows of the tasks that its steps visit.
 
-Which they are is known beforehand, as draws depend on the key and the step's number alone. The
-other rows can be elsewhere, on disk say; the program is that of `simulate`, and so is the result.
+These are known in advance, as draws depend on the key and the step's number alone. The other rows
+can be elsewhere, on disk say; the program is that of `simulate`, and so is the result.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.runtime import simulate
-from moml.types import Algorithm, Hyper, Info, Key, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, State, Tasks, Visit
 
 
-class Held(NamedTuple):
-    """A method's state with the rows of the tasks `ids`, which ascend; what is left is padding."""
+class PartialStore(NamedTuple):
+    """A method's state with the rows of the tasks `ids` (ascending); the rest is padding."""
 
-    state: Any
+    state: State
     ids: Int[Array, " rows"]
 
 
-def place(held: Held, ids: Int[Array, "*tasks"]) -> Int[Array, "*tasks"]:
-    """Where in the store the rows of these tasks are."""
-    return jnp.searchsorted(held.ids, ids).astype(jnp.int32)
+def place(store: PartialStore, ids: Int[Array, "*tasks"]) -> Int[Array, "*tasks"]:
+    """Return the places of these tasks' rows in the store."""
+    return jnp.searchsorted(store.ids, ids).astype(jnp.int32)
 
 
 def _inside(algorithm: Algorithm) -> Algorithm:
-    """The same method, its state inside a `Held`."""
+    """Return the same method with its state in a `PartialStore`."""
 
-    def step(held: Held, visits: Any, hyper: Hyper) -> tuple[Held, Info]:
-        state, info = algorithm.step(held.state, visits, hyper)
-        return held._replace(state=state), info
+    def step(store: PartialStore, visits: PyTree, hyper: Hyper) -> tuple[PartialStore, Info]:
+        state, info = algorithm.step(store.state, visits, hyper)
+        return store._replace(state=state), info
 
     return algorithm._replace(step=step)
 
 
 def stretch(algorithm: Algorithm, tasks: Tasks, schedule: Schedule = constant) -> simulate.Stretch:
-    """`simulate.stretch`, from a `Held` to a `Held`; all tasks that it visits must be in there."""
+    """Return `simulate.stretch` on a `PartialStore`, which must have all tasks that it visits."""
     return simulate.stretch(_inside(algorithm), tasks, schedule, place)
 
 
-def fill(algorithm: Algorithm, tasks: Tasks, k: int) -> Any:
-    """Eager filling of a `Held`: all of its rows, (held, key, hyper)."""
+def fill(
+    algorithm: Algorithm, tasks: Tasks, k: int
+) -> Callable[[PartialStore, Key, Hyper], PartialStore]:
+    """Return the eager filling of all rows of a `PartialStore`: (store, key, hyper) -> store."""
 
-    def write(held: Held, visit: Visit, hyper: Hyper) -> Held:
+    def write(store: PartialStore, visit: Visit, hyper: Hyper) -> PartialStore:
         if algorithm.fill is None:
             raise TypeError("this method has no memories to fill")
-        return held._replace(state=algorithm.fill(held.state, visit, hyper))
+        return store._replace(state=algorithm.fill(store.state, visit, hyper))
 
     some = simulate.fill_some(write, tasks, k, place)
-    return lambda held, key, hyper: some(held, held.ids, key, hyper)
+    return lambda store, key, hyper: some(store, store.ids, key, hyper)
 
 
-def visited(algorithm: Algorithm, tasks: Tasks) -> Any:
-    """The tasks that `length` steps from `start` visit, with repetitions: (key, start, length)."""
+def visited(
+    algorithm: Algorithm, tasks: Tasks
+) -> Callable[[Key, Int[Array, ""] | int, int], Int[Array, " tasks"]]:
+    """Return (key, start, length) -> the tasks that these steps visit, with repetitions."""
 
     def run(key: Key, start: Int[Array, ""] | int, length: int) -> Int[Array, " tasks"]:
         visits = simulate.drawn(algorithm, tasks, key, start, length)[1]

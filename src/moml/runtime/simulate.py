@@ -1,26 +1,27 @@
 """One device: a stretch of training is one compiled program."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jax.stages import Wrapped
+from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.tasks.sampler import draw, fetch
-from moml.types import Algorithm, Hyper, Info, Key, Need, Task, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, Need, State, Task, Tasks, Visit
 
-Stretch = Callable[[Any, Key, Int[Array, ""] | int, Hyper, int], tuple[Any, Info]]
-
-
-Place = Callable[[Any, Int[Array, "..."]], Int[Array, "..."]]  # state, ids -> their rows
+Step = Int[Array, ""] | int  # the number of a step
+Stretch = Callable[[State, Key, Step, Hyper, int], tuple[State, Info]]
+Place = Callable[[State, Int[Array, "..."]], Int[Array, "..."]]  # state, ids -> their rows
+Ids = Int[Array, " tasks"]
+Write = Callable[..., State]  # state, visit, hyper
 
 
 def drawn(
-    algorithm: Algorithm, tasks: Tasks, key: Key, start: Int[Array, ""] | int, length: int
-) -> tuple[Int[Array, " steps"], Any]:
-    """The numbers of `length` steps from `start`, and what each of them draws (not fetched yet)."""
+    algorithm: Algorithm, tasks: Tasks, key: Key, start: Step, length: int
+) -> tuple[Int[Array, " steps"], PyTree]:
+    """Return the numbers of `length` steps from `start`, and the draws of each (not fetched)."""
     steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
     keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(steps)
     return steps, jax.vmap(lambda key: draw(key, algorithm.needs, tasks))(keys)
@@ -32,20 +33,18 @@ def stretch(
     schedule: Schedule = constant,
     place: Place = lambda state, ids: ids,
 ) -> Stretch:
-    """`length` steps from step `start`, as one scan: (state, key, start, hyper, length) -> state.
+    """Return (state, key, start, hyper, length) -> state: `length` steps from `start`, one scan.
 
-    What a step draws depends on the key and the number of the step alone. All steps' numbers are
-    drawn ahead, side by side; drawn inside the scan they would cost many times the step. `place`
-    says which row of the store is a task's, where that is not its id.
+    The draws of a step depend on the key and the number of the step alone. Those of all steps are
+    made before the scan, side by side; inside it they would cost many times the step. `place`
+    gives the row of a task in the store, where that is not its id.
     """
 
-    def run(
-        state: Any, key: Key, start: Int[Array, ""] | int, hyper: Hyper, length: int
-    ) -> tuple[Any, Info]:
+    def run(state: State, key: Key, start: Step, hyper: Hyper, length: int) -> tuple[State, Info]:
         steps, visits = drawn(algorithm, tasks, key, start, length)
         places = [place(state, ids) for ids in ids_of(visits)]
 
-        def step(state: Any, at: Any) -> tuple[Any, Info]:
+        def step(state: State, at: PyTree) -> tuple[State, Info]:
             t, visit, places = at
             now = schedule(hyper, t * algorithm.iterations)
             return algorithm.step(state, with_ids(fetch(visit, tasks), places), now)
@@ -55,51 +54,57 @@ def stretch(
     return run
 
 
-def _is_visit(part: Any) -> bool:
+def _is_visit(part: object) -> bool:
     return isinstance(part, Visit)
 
 
-def ids_of(visits: Any) -> list[Int[Array, "..."]]:
-    """The ids of a tree of visits, one array a visit."""
+def ids_of(visits: PyTree) -> list[Int[Array, "..."]]:
+    """Return the ids of a tree of visits, one array a visit."""
     return [visit.ids for visit in jax.tree.leaves(visits, is_leaf=_is_visit)]
 
 
-def with_ids(visits: Any, ids: list[Int[Array, "..."]]) -> Any:
-    """The same tree with other ids."""
+def with_ids(visits: PyTree, ids: list[Int[Array, "..."]]) -> PyTree:
+    """Return the same tree with other ids."""
     leaves, tree = jax.tree.flatten(visits, is_leaf=_is_visit)
     moved = [visit._replace(ids=new) for visit, new in zip(leaves, ids, strict=True)]
     return jax.tree.unflatten(tree, moved)
 
 
-def compiled(run: Stretch, *, members: bool = False) -> Any:
-    """The program of a stretch; with `members`, of many at once that differ in key and hyper.
+def compiled(run: Stretch, *, members: bool = False) -> Wrapped:
+    """Return a jitted stretch; with `members`, of many at once that differ in key and hyper.
 
-    The state given is consumed: memories are updated in place.
+    The state is donated: memories are updated in place.
     """
     if members:
         run = jax.vmap(run, in_axes=(0, 0, None, 0, None))
     return jax.jit(run, static_argnums=4, donate_argnums=0)
 
 
-FILLED = 256  # tasks that are filled at once; what they draw depends on it
+FILLED = 256  # tasks that are filled at once; their draws depend on it
 
 
-def fill_some(write: Any, tasks: Tasks, k: int, place: Place = lambda state, ids: ids) -> Any:
-    """Eager filling of the memories of some tasks, (state, ids, key, hyper)."""
+def fill_some(
+    write: Write, tasks: Tasks, k: int, place: Place = lambda state, ids: ids
+) -> Callable[[State, Ids, Key, Hyper], State]:
+    """Return the eager filling of some tasks' memories: (state, ids, key, hyper) -> state."""
 
-    def run(state: Any, ids: Int[Array, " tasks"], key: Key, hyper: Hyper) -> Any:
+    def run(state: State, ids: Ids, key: Key, hyper: Hyper) -> State:
         samples = tasks.fetch(ids, tasks.draw(jax.random.fold_in(key, ids[0]), ids, k))
         return write(state, Visit(place(state, ids), Task(support=samples)), hyper)
 
     return run
 
 
-def fill(write: Any, tasks: Tasks, n: int, k: int, *, chunk: int = FILLED) -> Any:
-    """Eager filling: a pass over all n tasks that writes every memory, (state, key, hyper)."""
+def fill(
+    write: Write | None, tasks: Tasks, n: int, k: int, *, chunk: int = FILLED
+) -> Callable[[State, Key, Hyper], State]:
+    """Return the eager filling of all n tasks' memories: (state, key, hyper) -> state."""
+    if write is None:
+        raise TypeError("this method has no memories to fill")
     some = fill_some(write, tasks, k)
 
-    def run(state: Any, key: Key, hyper: Hyper) -> Any:
-        def write_some(state: Any, ids: Int[Array, " tasks"]) -> tuple[Any, None]:
+    def run(state: State, key: Key, hyper: Hyper) -> State:
+        def write_some(state: State, ids: Ids) -> tuple[State, None]:
             return some(state, ids, key, hyper), None
 
         ids = jnp.arange(n, dtype=jnp.int32)
@@ -111,8 +116,8 @@ def fill(write: Any, tasks: Tasks, n: int, k: int, *, chunk: int = FILLED) -> An
     return run
 
 
-def samples_per_step(needs: Any) -> int:
-    """Every sample that a step draws, S2 = S1 once."""
+def samples_per_step(needs: PyTree) -> int:
+    """Return how many samples a step draws, S2 = S1 once."""
     total = 0
     for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, Need)):
         visit = (need.support + need.query + need.hessian) * (need.visits or 1) + need.restart
@@ -121,7 +126,7 @@ def samples_per_step(needs: Any) -> int:
 
 
 def steps_that_fit(algorithm: Algorithm, tasks: Tasks, budget: int = 1 << 26) -> int:
-    """How many steps may be drawn ahead within `budget` bytes: at least 1, at most 1000."""
+    """Return how many steps may be drawn ahead within `budget` bytes, from 1 to 1000."""
     shapes = jax.eval_shape(lambda key: draw(key, algorithm.needs, tasks), jax.random.key(0))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     return max(1, min(1000, budget // max(size, 1)))

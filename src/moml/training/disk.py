@@ -14,8 +14,7 @@ import numpy as np
 
 from moml.algorithms.parts.memory import parted, whole
 from moml.algorithms.parts.schedule import Schedule, constant
-from moml.runtime import partial_store as held
-from moml.runtime import simulate
+from moml.runtime import partial_store, simulate
 from moml.storage.rows_on_disk import RowsOnDisk
 from moml.training.compose import fill_key
 from moml.training.progress import bar
@@ -62,8 +61,8 @@ class Disk:
         self.store, self.steps, self.length, self._eager = store, steps, length, eager
         self._algorithm, self._tasks, self._key, self._hyper = algorithm, tasks, key, hyper
         self._tree = jax.tree.structure(split(like)[1])
-        self._program = simulate.compiled(held.stretch(algorithm, tasks, schedule))
-        self._visited = held.visited(algorithm, tasks)
+        self._program = simulate.compiled(partial_store.stretch(algorithm, tasks, schedule))
+        self._visited = partial_store.visited(algorithm, tasks)
         self._each = jax.eval_shape(lambda key: self._visited(key, 0, 1), key).size
         room = ROOM if room is None else room
         fits = max(1, room // (self._each * store.layout.width))
@@ -95,7 +94,7 @@ class Disk:
             self._fill(carry, shown)
 
     def _fill(self, carry: Any, shown: bool) -> None:
-        fill = jax.jit(held.fill(self._algorithm, self._tasks, self._eager))
+        fill = jax.jit(partial_store.fill(self._algorithm, self._tasks, self._eager))
         key, n = fill_key(self._key), self.store.n
         with bar("filling memories", n, shown=shown) as advance:
             for first in range(0, n, simulate.FILLED):
@@ -128,14 +127,16 @@ class Disk:
         for start in range(begin, begin + size, self._most):
             yield start, min(self._most, begin + size - start)
 
-    def _held(self, carry: Any, ids: np.ndarray, rows: np.ndarray, room: int) -> held.Held:
+    def _held(
+        self, carry: Any, ids: np.ndarray, rows: np.ndarray, room: int
+    ) -> partial_store.PartialStore:
         """A state with the rows of some tasks, and padding."""
         leaves = self.store.layout.unpack(rows, room)
         store = whole(carry.memory, jax.tree.unflatten(self._tree, leaves))
         padded = np.full(room, NOBODY, np.int32)
         padded[: len(ids)] = ids
         state = jax.tree.map(jnp.asarray, carry._replace(memory=store))
-        return held.Held(state, jnp.asarray(padded))
+        return partial_store.PartialStore(state, jnp.asarray(padded))
 
     def _packed(self, rows: Any, count: int) -> np.ndarray:
         """The first `count` rows, sealed."""

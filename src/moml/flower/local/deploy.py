@@ -3,23 +3,26 @@
 import json
 import re
 import socket
+import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+
+from psutil import Process
 
 from moml.errors import ConfigError, FlowerError
 from moml.flower.local.certificates import make_certificates, make_key
-from moml.flower.local.control import flwr, online
 from moml.flower.local.folder import NAME, Places, connect, environment, toml
-from moml.flower.local.processes import Process, begin, stop
+from moml.flower.local.processes import find, start, stop
 from moml.storage.files import write_text
 from moml.storage.folder import Lock
 from moml.training.progress import bar
+from moml.types import Record
 
 HERE = "127.0.0.1"
 LINK = "superlink"
-PATIENCE = 180.0  # seconds for a program to be there
+PATIENCE = 180.0  # seconds for a program to be ready
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Deployment:
     tls: bool
     ports: list[int]
     data: str | None = None
-    processes: dict[str, list[Any]] = field(default_factory=dict)
+    processes: dict[str, list[int | float]] = field(default_factory=dict)  # pid, start
 
     @property
     def nodes(self) -> int:
@@ -38,14 +41,14 @@ class Deployment:
 
     @property
     def address(self) -> str:
-        """Of the SuperLink."""
+        """Address of the SuperLink."""
         return f"{HERE}:{self.ports[0]}"
 
     @property
     def alive(self) -> dict[str, Process]:
         """Its processes that run, by name: superlink, node-0, node-1, ..."""
-        started = {name: Process(name, *which) for name, which in self.processes.items()}
-        return {name: process for name, process in started.items() if process.alive}
+        found = {name: find(int(pid), since) for name, (pid, since) in self.processes.items()}
+        return {name: process for name, process in found.items() if process is not None}
 
     @property
     def missing(self) -> list[str]:
@@ -55,7 +58,7 @@ class Deployment:
 
 
 def deployed(places: Places) -> Deployment | None:
-    """What `up` has started here, if anything."""
+    """Return what `up` has started here, if anything."""
     try:
         return Deployment(**json.loads((places.home / "up.json").read_text()))
     except FileNotFoundError:
@@ -64,25 +67,55 @@ def deployed(places: Places) -> Deployment | None:
         raise ConfigError(f"cannot read {places.home / 'up.json'}: {error}") from error
 
 
+def flwr(places: Places, *words: str) -> Record:
+    """Return the answer of `flwr WORDS --format json`, asked of this folder's SuperLink.
+
+    It has its own session, as Ctrl-C must not leave half a request behind.
+    """
+    done = subprocess.run(
+        ["flwr", *words, "--format", "json"],
+        env=environment(places),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        answer = {}
+    if not answer.get("success"):
+        text = answer.get("error-message") or done.stderr or done.stdout
+        last = [line.strip() for line in text.splitlines() if line.strip()][-1:] or ["no answer"]
+        raise FlowerError(f"flwr {words[0]}: {last[0]}")
+    return answer
+
+
+def online(places: Places) -> list[str]:
+    """Return when each node that is online came online, oldest first; an ISO time."""
+    nodes = flwr(places, "supernode", "list", NAME)["nodes"]
+    return sorted(node["online-at"] for node in nodes if node["status"] == "online")
+
+
 def up(
     places: Places, nodes: int | None, tls: bool, data: Path | None = None, *, shown: bool
 ) -> tuple[Deployment, bool]:
-    """Start what does not run yet, and wait until it is there; whether there was anything to start.
+    """Start what does not run yet and wait until it is ready; whether anything was to start.
 
     Should one of them fail, those that were started now are stopped again.
     """
     with Lock(places.home):
-        now, rows = deployed(places), None if data is None else str(data.absolute())
+        now, path = deployed(places), None if data is None else str(data.absolute())
         if now is None or not now.alive:
             if data is not None and not data.exists():
                 raise ConfigError(f"--data {data}: there is no such file or folder")
-            now = _fresh(places, nodes or 3, tls, rows)
-        elif nodes not in (None, now.nodes) or tls > now.tls or rows not in (None, now.data):
-            told = f"{now.nodes} nodes{' and TLS' if now.tls else ''}"
-            raise ConfigError(f"{places.root} is up with {told}; `moml flower down` comes first")
-        if LINK in now.missing and now.alive:  # its nodes may have lost messages: all begin anew
+            now = _prepare(places, nodes or 3, tls, path)
+        elif nodes not in (None, now.nodes) or tls > now.tls or path not in (None, now.data):
+            state = f"{now.nodes} nodes{' and TLS' if now.tls else ''}"
+            raise ConfigError(f"{places.root} is up with {state}; `moml flower down` comes first")
+        elif LINK in now.missing:  # its nodes may have lost messages: all start again
             stop(now.alive.values())
-            now = _fresh(places, now.nodes, now.tls, now.data)
+            now = _prepare(places, now.nodes, now.tls, now.data)
         missing = now.missing
         try:
             if missing:
@@ -94,18 +127,19 @@ def up(
 
 
 def down(places: Places) -> int:
-    """Stop what `up` has started, nodes first; how many there were. What they wrote stays."""
+    """Stop what `up` has started, nodes first; how many there were. Their files stay."""
     with Lock(places.home):
         now = deployed(places)
         running = {} if now is None else now.alive
-        stop(process for name, process in running.items() if name != LINK)
-        stop(process for name, process in running.items() if name == LINK)
+        link = [running[LINK]] if LINK in running else []
+        stop(process for process in running.values() if process not in link)
+        stop(link)
         (places.home / "up.json").unlink(missing_ok=True)
     return len(running)
 
 
-def _fresh(places: Places, nodes: int, tls: bool, data: str | None) -> Deployment:
-    """A new SuperLink knows of no runs and no nodes; the nodes' keys and memories stay."""
+def _prepare(places: Places, nodes: int, tls: bool, data: str | None) -> Deployment:
+    """A new SuperLink has no runs and no nodes; the nodes' keys and memories stay."""
     for file in places.home.glob("superlink.db*"):
         file.unlink()
     (places.home / "logs").mkdir(exist_ok=True)
@@ -114,57 +148,48 @@ def _fresh(places: Places, nodes: int, tls: bool, data: str | None) -> Deploymen
         for key in (places.keys / f"node-{i}" for i in range(nodes)):
             if not key.exists():
                 make_key(key)
+    sockets = [socket.create_server((HERE, 0)) for _ in range(nodes + 1)]
+    new = Deployment(tls, [one.getsockname()[1] for one in sockets], data)
+    for one in sockets:
+        one.close()
     certificate = places.keys / "ca.crt" if tls else None
-    new = Deployment(tls, _free_ports(nodes + 1), data)
     connect(places, new.address, insecure=not tls, root_certificates=certificate)
     return new
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HERE, 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def _start(places: Places, now: Deployment, names: list[str], shown: bool) -> None:
-    nodes = [name for name in names if name != LINK]
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())  # as Flower tells times
+def _start(places: Places, now: Deployment, names: Sequence[str], shown: bool) -> None:
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())  # in Flower's format
     deadline = time.monotonic() + PATIENCE
     unknown = not (places.home / "superlink.db").exists()
+    ready, nodes = 0, [name for name in names if name != LINK]
     with bar("starting", len(names), shown=shown) as advance:
         if LINK in names:
-            _begin(places, now, LINK)
-            while not _answers(now.ports[0]):
+            _begin(places, now, LINK, _link_command(places, now))
+            while not _listens(now.ports[0]):
                 _check(places, now, [LINK], deadline)
                 time.sleep(0.1)
             advance(1)
-        if now.tls and unknown:
-            for i in range(now.nodes):
-                flwr(places, "supernode", "register", str(places.keys / f"node-{i}.pub"), NAME)
+        for i in range(now.nodes if now.tls and unknown else 0):
+            flwr(places, "supernode", "register", str(places.keys / f"node-{i}.pub"), NAME)
         for name in nodes:
-            _begin(places, now, name)
-        came, first = 0, len(names) - len(nodes)
-        while came < len(nodes):
-            came = sum(time_ >= since for time_ in online(places))
-            advance(min(first + came, len(names)))
+            _begin(places, now, name, _node_command(places, now, name))
+        while ready < len(nodes):
+            ready = sum(time_ >= since for time_ in online(places))
+            advance(min(len(names) - len(nodes) + ready, len(names)))
             _check(places, now, names, deadline)
 
 
-def _begin(places: Places, now: Deployment, name: str) -> None:
-    command = _link_command(places, now) if name == LINK else _node_command(places, now, name)
-    process = begin(name, command, _log(places, name), environment(places))
-    now.processes[name] = [process.pid, process.started]
+def _begin(places: Places, now: Deployment, name: str, command: list[str]) -> None:
+    process = start(command, _log(places, name), environment(places))
+    now.processes[name] = [process.pid, process.create_time()]
     write_text(json.dumps(asdict(now), indent=1) + "\n", places.home / "up.json")
 
 
 def _link_command(places: Places, now: Deployment) -> list[str]:
-    keys = places.keys
     secure = [
-        f"--ssl-ca-certfile={keys / 'ca.crt'}",
-        f"--ssl-certfile={keys / 'server.crt'}",
-        f"--ssl-keyfile={keys / 'server.key'}",
+        f"--ssl-ca-certfile={places.keys / 'ca.crt'}",
+        f"--ssl-certfile={places.keys / 'server.crt'}",
+        f"--ssl-keyfile={places.keys / 'server.key'}",
         "--enable-supernode-auth",
     ]
     where = [f"--host={HERE}", f"--port={now.ports[0]}"]
@@ -173,41 +198,35 @@ def _link_command(places: Places, now: Deployment) -> list[str]:
 
 
 def _node_command(places: Places, now: Deployment, name: str) -> list[str]:
-    i = int(name.partition("-")[2])
-    file, told = places.home / f"{name}.toml", {"partition-id": i, "num-partitions": now.nodes}
-    lie = {"state-dir": str(places.home / "state" / name)} | (
-        {"data": now.data} if now.data else {}
-    )
-    write_text(toml(told | lie), file)
+    i, file = int(name.partition("-")[2]), places.home / f"{name}.toml"
+    config = {"partition-id": i, "num-partitions": now.nodes}
+    paths = {"state-dir": str(places.home / "state" / name)}
+    paths |= {"data": now.data} if now.data else {}
+    write_text(toml(config) + toml(paths), file)
     secure = [
         f"--root-certificates={places.keys / 'ca.crt'}",
         f"--auth-supernode-private-key={places.keys / name}",
     ]
     where = [f"--superlink={now.address}", f"--host={HERE}", f"--port={now.ports[i + 1]}"]
-    own = [f"--node-config={file}", *(secure if now.tls else ["--insecure"])]
-    return ["flower-supernode", *where, *own]
+    options = [f"--node-config={file}", *(secure if now.tls else ["--insecure"])]
+    return ["flower-supernode", *where, *options]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HERE, port)) == 0
 
 
 def _log(places: Places, name: str) -> Path:
     return places.home / "logs" / f"{name}.log"
 
 
-def _answers(port: int) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex((HERE, port)) == 0
-
-
-def _check(places: Places, now: Deployment, names: list[str], deadline: float) -> None:
-    """Raise where one of them is gone, or where the time is over."""
-    running = now.alive
-    for name in (name for name in names if name in now.processes and name not in running):
-        raise FlowerError(f"{name} ended as it was started: {tail(_log(places, name))}")
+def _check(places: Places, now: Deployment, names: Sequence[str], deadline: float) -> None:
+    """Raise where one of them has ended, or where the time is over."""
+    for name in (name for name in now.missing if name in names and name in now.processes):
+        log = _log(places, name)
+        text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
+        lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+        raise FlowerError(f"{name} ended as it was started: {' / '.join(lines[-8:])} ({log})")
     if time.monotonic() > deadline:
-        raise FlowerError(f"not there after {PATIENCE:.0f} s; see {places.home / 'logs'}")
-
-
-def tail(log: Path, lines: int = 8) -> str:
-    """The last lines of a log that say something, in one."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
-    said = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-    return f"{' / '.join(said[-lines:])} ({log})"
+        raise FlowerError(f"not ready after {PATIENCE:.0f} s; see {places.home / 'logs'}")

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from moml.config.config import Config
 from moml.config.toml import dump
@@ -38,7 +38,7 @@ clientapp = "moml.flower.app.client_app:app"
 
 [tool.flwr.app.config]
 """
-WORDS = {  # of the settings, in the app
+COMMENTS = {  # on the settings, in the app
     "config": "from config.toml; `moml flower run` fills it in, as experiment and out",
     "method": "instead of the experiment's",
     "rounds": "0: as many as the experiment's iterations are",
@@ -56,34 +56,21 @@ default = "{NAME}"
 
 
 class Places(NamedTuple):
-    """Where things are in the folder of a federation."""
+    """Paths in the folder of a federation."""
 
     root: Path
+    home: Path  # Flower's home; nobody else may read it
+    config: Path  # the experiment
+    connections: Path  # Flower's file of connections
+    keys: Path  # certificates and node keys of this machine
+    runs: Path  # a folder for each run
 
-    @property
-    def home(self) -> Path:
-        """Flower's home; nobody else may read it."""
-        return self.root / ".flower"
 
-    @property
-    def config(self) -> Path:
-        """The experiment."""
-        return self.root / "config.toml"
-
-    @property
-    def connections(self) -> Path:
-        """Flower's file of connections."""
-        return self.home / "config.toml"
-
-    @property
-    def keys(self) -> Path:
-        """Certificates and node keys of this machine."""
-        return self.home / "keys"
-
-    @property
-    def runs(self) -> Path:
-        """A folder for each run."""
-        return self.root / "runs"
+def places_of(folder: Path) -> Places:
+    """Return the paths in a folder, whether they exist or not."""
+    root, home = folder.absolute(), folder.absolute() / ".flower"
+    connections, keys = home / "config.toml", home / "keys"
+    return Places(root, home, root / "config.toml", connections, keys, root / "runs")
 
 
 def init(
@@ -93,16 +80,16 @@ def init(
     address: str = "127.0.0.1:8000",
     root_certificates: Path | None = None,
 ) -> Places:
-    """A new folder of a federation; one that holds something already is refused."""
+    """Create the folder of a federation; it must be new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is not empty; give a new folder")
     if config.memory == "disk" or config.memory_dtype == "bfloat16":
         raise ConfigError(
             "nodes keep their clients' memories: leave out memory = disk, memory_dtype = bfloat16"
         )
-    places = Places(writable_folder(folder).absolute())
+    places = places_of(writable_folder(folder))
     places.home.mkdir(mode=0o700)
-    write_text(APP + toml(DEFAULTS, WORDS), places.root / "pyproject.toml")
+    write_text(APP + toml(DEFAULTS, COMMENTS), places.root / "pyproject.toml")
     write_text("/.flower/\n/runs/\n", places.root / ".gitignore")
     write_text(dump(config), places.config)
     connect(places, address, insecure=False, root_certificates=root_certificates)
@@ -110,8 +97,8 @@ def init(
 
 
 def opened(folder: Path) -> Places:
-    """The folder that `init` made."""
-    places = Places(folder.absolute())
+    """Return the paths of a folder that `init` created."""
+    places = places_of(folder)
     if not places.config.exists() or not places.home.is_dir():
         raise ConfigError(f"{folder} is no folder of `moml flower init`")
     return places
@@ -120,24 +107,24 @@ def opened(folder: Path) -> Places:
 def connect(
     places: Places, address: str, *, insecure: bool, root_certificates: Path | None
 ) -> None:
-    """Write where the SuperLink is, and how it is known to be that."""
-    told: dict[str, Any] = {"address": address, "insecure": insecure}
+    """Write the address of the SuperLink and how it is authenticated."""
+    values: dict[str, str | bool] = {"address": address, "insecure": insecure}
     if root_certificates is not None:  # else those that this system trusts
-        told["root-certificates"] = str(root_certificates.absolute())
-    write_text(CONNECTION + toml(told), places.connections)
+        values["root-certificates"] = str(root_certificates.absolute())
+    write_text(CONNECTION + toml(values), places.connections)
 
 
-def toml(values: Mapping[str, Any], words: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Text and numbers as lines of TOML, with words behind some of them."""
-    lines = []
-    for key, value in values.items():
-        comment = f"  # {words[key]}" if key in words else ""
-        lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}{comment}\n")
-    return "".join(lines)
+def toml(
+    values: Mapping[str, str | int | float], comments: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Format text and numbers as lines of TOML, some with a comment."""
+    comment = lambda key: f"  # {comments[key]}" if key in comments else ""
+    line = lambda key, value: f"{key} = {json.dumps(value, ensure_ascii=False)}{comment(key)}\n"
+    return "".join(line(key, value) for key, value in values.items())
 
 
 def environment(places: Places) -> dict[str, str]:
-    """For Flower's programs: nothing is sent home, installed or compiled twice."""
+    """Return the environment for Flower's programs: no telemetry, nothing compiled twice."""
     scripts = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     if shutil.which("flower-superlink", path=scripts) is None:
         raise ConfigError("Flower is not installed; pip install 'moml[flower]'")

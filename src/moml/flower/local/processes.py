@@ -1,61 +1,18 @@
 """Processes that outlive the command that started them; known by pid and time of start."""
 
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-PROC = Path("/proc")
-
-
-class Process(NamedTuple):
-    """One that was started here: a pid is given anew one day, but not with its time of start."""
-
-    name: str
-    pid: int
-    started: str
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return table(self.pid).get(self.pid, (0, ""))[1] == self.started
+from psutil import STATUS_ZOMBIE, NoSuchProcess, Process
 
 
-def table(pid: int | None = None) -> dict[int, tuple[int, str]]:
-    """The processes that run, or one of them: pid -> its parent's pid, its time of start."""
-    return _from_proc(pid) if (PROC / "self" / "stat").exists() else _from_ps(pid)
-
-
-def _from_proc(pid: int | None) -> dict[int, tuple[int, str]]:
-    found = {}
-    boot = (PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
-    for place in PROC.iterdir() if pid is None else [PROC / str(pid)]:
-        if place.name.isdigit():
-            try:
-                words = (place / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has ended
-                continue
-            if words[0] not in "ZX":  # dead, and not yet looked after by its parent
-                found[int(place.name)] = (int(words[1]), f"{boot} {words[19]}")
-    return found
-
-
-def _from_ps(pid: int | None) -> dict[int, tuple[int, str]]:
-    which = ["-A"] if pid is None else ["-p", str(pid)]
-    command = ["ps", *which, "-o", "pid=,ppid=,stat=,lstart="]
-    lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
-    rows = [line.split(maxsplit=3) for line in lines]
-    return {int(one): (int(of), since) for one, of, state, since in rows if state[0] != "Z"}
-
-
-def begin(name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
-    """Start a process in a session of its own; what it prints is appended to a file."""
+def start(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
+    """Start a process in its own session; its output is appended to a file."""
     with open(log, "ab") as file:
-        process = subprocess.Popen(
+        child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -63,29 +20,42 @@ def begin(name: str, command: Sequence[str], log: Path, environment: Mapping[str
             env=environment,
             start_new_session=True,
         )
-    process.returncode = 0  # it is to outlive us, so Python need not warn that it does
-    return Process(name, process.pid, table(process.pid).get(process.pid, (0, "dead"))[1])
+    child.returncode = 0  # it is to outlive this process, so Python need not warn that it does
+    return Process(child.pid)
+
+
+def find(pid: int, started: float) -> Process | None:
+    """Return the process that was started at that time, if it still runs."""
+    with suppress(NoSuchProcess):
+        process = Process(pid)
+        if abs(process.create_time() - started) < 1 and alive(process):
+            return process
+    return None
+
+
+def alive(process: Process) -> bool:
+    """Return whether a process runs."""
+    with suppress(NoSuchProcess):
+        return process.is_running() and process.status() != STATUS_ZOMBIE
+    return False
 
 
 def stop(processes: Iterable[Process], seconds: float = 10.0) -> None:
-    """End these, and all that they have started: asked first, killed after so many seconds."""
-    known = {one.pid: one.started for one in processes}
-    asked: set[int] = set()
+    """Terminate processes and all their descendants; kill those left after `seconds`."""
+    known, asked = set(processes), set[Process]()
     deadline = time.monotonic() + seconds
-    while known := _running(known):
-        number = signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL
-        for pid in known:
-            if number == signal.SIGKILL or pid not in asked:
-                with suppress(ProcessLookupError):  # it ended by itself
-                    os.kill(pid, number)
-        asked |= known.keys()
+    while known := _with_descendants(filter(alive, known)):
+        late = time.monotonic() > deadline
+        for process in known if late else known - asked:
+            with suppress(NoSuchProcess):
+                process.kill() if late else process.terminate()
+        asked |= known
         time.sleep(0.05)
 
 
-def _running(known: Mapping[int, str]) -> dict[int, str]:
-    """Those of some processes that run, and all that descend from them."""
-    now = table()
-    found = {pid: since for pid, since in known.items() if now.get(pid, (0, ""))[1] == since}
-    while more := {p: s for p, (of, s) in now.items() if of in found and p not in found}:
-        found |= more
+def _with_descendants(processes: Iterable[Process]) -> set[Process]:
+    found = set()
+    for process in processes:
+        with suppress(NoSuchProcess):
+            found |= {process, *process.children(recursive=True)}
     return found
