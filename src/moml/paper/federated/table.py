@@ -10,16 +10,8 @@ from jaxtyping import Int
 
 from moml.algorithms.parts.schedule import constant
 from moml.paper.cells import Curve, train
-from moml.paper.federated.cells import (
-    TEST_STEPS,
-    Cell,
-    Protocol,
-    compose,
-    decays_twice,
-    grid_of,
-    rounds_in,
-    with_quirks,
-)
+from moml.paper.federated import cells
+from moml.paper.federated.cells import TEST_STEPS, Cell, Protocol
 from moml.paper.federated.data import Clients, Curves, Problem, Rates, drawn, half, reading, scorer
 from moml.paper.search import best_first
 from moml.runs.client_scores import figures
@@ -60,12 +52,13 @@ def run_cell(
     cell: Cell, problem: Problem, test: Test, *, seeds: int, budget: int, progress: bool
 ) -> Outcome:
     """Train a cell with all its settings and seeds at once, and score it on the way."""
-    p, plain, count = cell.switches, compose(cell, problem.loss), rounds_in(cell, budget)
+    p, plain = cell.switches, cells.compose(cell, problem.loss)
+    count = cells.rounds_in(cell, budget)
     own = cell.method == "local"
     done = train(
-        with_quirks(plain, cell), problem.loss, problem.net.init, problem.train,
-        seeds=seeds, grid=grid_of(cell), iterations=count * cell.h,
-        schedule=decays_twice(max(1, count * cell.h)) if p.decays else constant,
+        cells.with_quirks(plain, cell), problem.loss, problem.net.init, problem.train,
+        seeds=seeds, grid=cells.grid_of(cell), iterations=count * cell.h,
+        schedule=cells.decays_twice(max(1, count * cell.h)) if p.decays else constant,
         chunk=max(1, EVERY if p.best_round else math.ceil(count / POINTS)),
         score=lambda meta, hyper: test(meta, hyper.alpha, own), progress=progress,
     )  # fmt: skip

@@ -25,20 +25,13 @@ from moml.tasks import sine, unseen_sine
 from moml.tasks.sine import Curve, curves
 from moml.types import Batch, Key, Meta, Tasks
 
-
-class Family(NamedTuple):
-    """Functions of x with parameters drawn from a box: (low, high) for each."""
-
-    curve: Curve
-    box: tuple[tuple[float, float], ...]
-
-
-FAMILIES = {
-    "bump": Family(  # a hill or a valley somewhere
+Box = tuple[tuple[float, float], ...]  # (low, high) of each parameter
+FAMILIES: dict[str, tuple[Curve, Box]] = {  # functions of x with parameters drawn from a box
+    "bump": (  # a hill or a valley somewhere
         lambda p, x: p[0] * jnp.exp(-0.5 * ((x - p[1]) / p[2]) ** 2),
         ((-5.0, 5.0), (-3.0, 3.0), (0.7, 2.0)),
     ),
-    "ramp": Family(  # from one level to another, gently or all at once
+    "ramp": (  # from one level to another, gently or all at once
         lambda p, x: p[0] * jnp.tanh(p[2] * (x - p[1])) + p[3],
         ((1.0, 4.0), (-3.0, 3.0), (0.4, 2.0), (-1.0, 1.0)),
     ),
@@ -55,13 +48,6 @@ def family(name: str, key: Key, n: int, noise: float = 0.0) -> Tasks:
     return curves(curve, jnp.stack(columns, axis=1), noise=noise)
 
 
-def training(name: str, n: int, noise: float) -> Tasks:
-    """The tasks that a surface trains on: the paper's 25 waves, or n of any family."""
-    if (name, n) == ("sine", 25):
-        return sine(noise=noise)
-    return family(name, jax.random.key(7), n, noise)
-
-
 SHOTS = (1, 2, 5, 10, 20, 50)
 TEST_TASKS, QUERIES = 500, 100
 SEED = 31337  # of the test tasks; not those of the sine table
@@ -76,6 +62,12 @@ class Place(NamedTuple):
     k: int
     noise: float
     iterations: int
+
+    def tasks(self) -> Tasks:
+        """The training tasks: the paper's 25 waves, or n of any family."""
+        if (self.family, self.n) == ("sine", 25):
+            return sine(noise=self.noise)
+        return family(self.family, jax.random.key(7), self.n, self.noise)
 
 
 @dataclass(frozen=True)
@@ -177,7 +169,7 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     rule = [round(bare(shots), 4) for shots in SHOTS]
     betas = sorted({*plan.betas, *rule}, reverse=True)
     done = train(
-        "moml-v1", LOSS, NET.init, training(place.family, place.n, place.noise), seeds=plan.seeds,
+        "moml-v1", LOSS, NET.init, place.tasks(), seeds=plan.seeds,
         grid={"beta": betas, "eta": plan.etas}, iterations=place.iterations,
         schedule=decay_at(place.iterations * 3 // 4), progress=progress, k=place.k,
         both_ways=plan.both_ways, outer=optax.scale_by_adam(),
