@@ -14,21 +14,29 @@ from moml.data.images.arrays import by_class
 from moml.models import cross_entropy
 from moml.paper.federated import data as federated_data
 from moml.paper.federated import figure as federated_figure
-from moml.paper.federated.cells import Cell, cells, compose, decays_twice, rounds_in, with_quirks
-from moml.paper.federated.data import drawn, half, problem_of
-from moml.paper.federated.protocols import GRIDS, PRINTED, PROTOCOLS
+from moml.paper.federated.cells import (
+    GRIDS,
+    PRINTED,
+    PROTOCOLS,
+    Cell,
+    cells,
+    compose,
+    decays_twice,
+    rounds_in,
+    with_quirks,
+)
+from moml.paper.federated.data import drawn, half, problem_of, reading, scorer
 from moml.paper.federated.released import bare_mlp, builder, stale_pfedme
-from moml.paper.federated.score import reading, scorer
-from moml.paper.federated.table import picked, rows_of, run_cell, scores_of
+from moml.paper.federated.table import picked, run_cell, scores_of
 from moml.runs.client_scores import figures
 from moml.tasks.sampler import draw, fetch
-from moml.training.sweep import means_to_choose_by
+from moml.training.rows import means_to_choose_by
 from moml.types import Batch, Hyper, Task, Visit
 
 HYPER = jax.tree.map(jnp.asarray, Hyper(0.001, 0.7, 0.003, 1.0))
 FIELDS = {
-    "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "seeds", "lost",
-    "paper_mean", "paper_std", "samples", "iterations", "seconds",
+    "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "values",
+    "seeds", "lost", "paper_mean", "paper_std", "samples", "iterations", "seconds",
 }  # fmt: skip
 
 
@@ -314,8 +322,8 @@ def test_controls(problem):
         cell = Cell("released", "cifar10", name, 2, 25)
         test = scores_of(problem, cell.switches, 2)
         outcome = run_cell(cell, problem, test, seeds=2, budget=400, progress=False)
-        assert outcome.bytes_a_round == 0 and outcome.unseen is None
-        found[name] = {row["metric"]: row for row in rows_of(outcome)}
+        assert outcome.bytes_a_round == 0
+        found[name] = {row["metric"]: row for row in outcome.rows}
         assert set(found[name]) == {"accuracy", "accuracy_before", "worst_decile", "spread"}
     assert found["untrained"]["accuracy"]["iterations"] == 0
     assert found["local"]["accuracy"]["iterations"] == 200 * 2  # half as many, of all clients
@@ -405,7 +413,7 @@ def test_a_curve_of_one_point_is_seen(monkeypatch, problem):
         ('{"a": 1}', "holds no rows"),
         ("[]", "holds no rows"),
         ("[1, 2]", "holds no rows"),
-        ('[{"table": "sine"}]', "only federated can be printed"),
+        ('[{"table": "sine"}]', "rows must be of table 'federated'"),
         ('[{"table": "federated"}]', "without 'dataset'"),
     ],
 )
@@ -444,11 +452,17 @@ def test_every_method_is_given_as_many_settings():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--protocol", "ours"], "unknown protocol 'ours'; allowed: released, released-scaled"),
-        (["--dataset", "svhn"], "unknown data set 'svhn'; allowed: mnist, cifar10, cifar100"),
-        (["--methods", "maml"], "unknown method 'maml'; allowed: untrained, local, fedavg"),
-        (["--protocol", "paper", "--clients-per-round", "6"], "paper allows multiples of 4 up to"),
-        (["--clients-per-round", "51"], "51 clients a round; strict allows 1 to 50"),
+        (["--protocol", "ours"], "protocol must be one of released, released-scaled"),
+        (["--dataset", "svhn"], "dataset must be one of mnist, cifar10, cifar100"),
+        (["--methods", "maml"], "methods must be one of untrained, local, fedavg"),
+        (
+            ["--protocol", "paper", "--clients-per-round", "6"],
+            "a multiple of 4 up to 48",
+        ),
+        (
+            ["--clients-per-round", "51"],
+            "clients_per_round must be from 1 to 50; got 51",
+        ),
         (
             ["--protocol", "released", "--methods", "localmoml-carried"],
             "released has no localmoml-",

@@ -11,18 +11,35 @@ import pytest
 import moml
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.cli import main, run
+from moml.paper import released
 from moml.paper.oneshot import search as oneshot_search
 from moml.paper.oneshot import tasks as oneshot_tasks
-from moml.paper.oneshot.plan import CHOSEN, OFFERED, OURS, cells, names_of, plan_of, tuned
-from moml.paper.oneshot.score import EPISODES, TEST, accuracies, episode, nearest_image
-from moml.paper.oneshot.table import row_of, run_cell
-from moml.paper.oneshot.tasks import SETTINGS, look_of, problem_of
-from moml.paper.sine import released
+from moml.paper.oneshot.table import (
+    CHOSEN,
+    OFFERED,
+    OURS,
+    cells,
+    names_of,
+    plan_of,
+    run_cell,
+    tuned,
+)
+from moml.paper.oneshot.tasks import (
+    EPISODES,
+    SETTINGS,
+    TEST,
+    accuracies,
+    episode,
+    look_of,
+    nearest_image,
+    problem_of,
+)
+from moml.paper.search import read_settings, write_settings
 from moml.types import Hyper, Need
 
 ROW = [
-    "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "seeds", "lost",
-    "paper_mean", "paper_std", "samples", "iterations", "seconds",
+    "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "values",
+    "seeds", "lost", "paper_mean", "paper_std", "samples", "iterations", "seconds",
 ]  # fmt: skip
 
 
@@ -180,7 +197,7 @@ def test_a_cell_runs_and_tells(protocol, name, dataset):
     problem = problem_of(made(setting.ways * (setting.train + setting.test)), setting)
     [cell] = cells(protocol, dataset, [name])
     outcome = run_cell(cell, problem, seeds=2, budget=4, progress=False)
-    row = row_of(outcome)
+    [row] = outcome.rows
     assert list(row) == ROW
     assert 0 <= row["mean"] <= 100 and row["lost"] == 0
     assert (row["table"], row["metric"], row["dataset"]) == ("oneshot", "accuracy", dataset)
@@ -240,11 +257,11 @@ def test_a_search_takes_the_best(tmp_path, monkeypatch):
     alike = {round(one["accuracy"]) for one in tried if one["alpha"] == 0}
     assert alike == {20}  # without a step, classes that begin alike are a guess
     path = tmp_path / "s.json"
-    oneshot_search.write_content(content, path)
-    assert oneshot_search.read_content(path) == content
+    write_settings(content, path)
+    assert read_settings(path, oneshot_search.KEYS) == content
     path.write_text("[]")
     with pytest.raises(moml.DataError, match=r"s\.json"):
-        oneshot_search.read_content(path)
+        read_settings(path, oneshot_search.KEYS)
 
 
 @pytest.mark.slow

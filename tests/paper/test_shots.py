@@ -13,8 +13,10 @@ BETAS, ETAS = np.array([1.0, 0.5, 0.25]), np.array([0.001, 0.01])
 
 def surface(errors, **place):
     where = Place("sine", 25, 1, 0.0, 40_000)._replace(**place)
-    lost = np.isinf(errors[:, :, 0, 0]).astype(int)
-    return Surface(where, BETAS, ETAS, errors, errors / 10, lost, 240_000, 1.0)
+    values = np.stack([errors, errors, errors], axis=-1)
+    values[..., -1][np.isinf(errors)] = np.nan
+    values[..., :-1][np.isinf(errors)] = 1.0
+    return Surface(where, BETAS, ETAS, values, 240_000, 1.0)
 
 
 def made(**place):
@@ -60,7 +62,7 @@ def test_rows_become_the_same_surfaces_again():
     assert plan.steps == PLAN.steps and plan.seeds == PLAN.seeds
     for one, other in zip(surfaces, again, strict=True):
         assert one.place == other.place and one.both_ways == other.both_ways
-        for name in ("betas", "etas", "errors", "lost"):
+        for name in ("betas", "etas", "errors", "values"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert sum(row["lost"] for row in rows) == 2 * len(SHOTS) * 2
 

@@ -9,18 +9,20 @@ import moml
 from moml.algorithms.parts import memory as memories
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.parts.curvature import first_order
-from moml.paper.sine import released
-from moml.paper.sine.protocols import NAMED, PRINTED, PROTOCOLS
-from moml.paper.sine.score import LOSS, NET
-from moml.paper.sine.search import Variant, add_to, best, read_settings, search, write_settings
+from moml.paper import released
+from moml.paper.cells import iterations_of
+from moml.paper.protocols import PROTOCOLS
+from moml.paper.search import read_settings, write_settings
+from moml.paper.sine.score import LOSS, NET, five_waves
+from moml.paper.sine.search import KEYS, Variant, add_to, best, search
 from moml.paper.sine.table import (
+    NAMED,
+    PRINTED,
     SETTINGS,
     cells,
     compose,
-    iterations_of,
     names_of,
     recorded_init,
-    row_of,
     run_cell,
 )
 from moml.types import Hyper, Need, Task, Visit
@@ -37,7 +39,7 @@ def test_every_cell_composes(protocol):
 
 
 def test_iterations_are_those_of_the_released_code():
-    given = {name: iterations_of(name, 1, 40_000) for name in PRINTED}
+    given = {name: iterations_of(name, 40_000, tasks=3, n=25) for name in PRINTED}
     assert given == {
         "maml": 40_000, "reptile": 40_000, "nasa": 4_800, "bspiderboost": 22_499,
         "moml-v1": 40_000, "moml-v2": 40_000, "localmoml": 5_714 * 5,
@@ -55,7 +57,7 @@ def test_the_recorded_network_is_torchs():
 
 
 def test_the_released_support_is_among_the_scored_points():
-    few, many = released.five_waves()
+    few, many = five_waves()
     assert few.x.shape == (5, 10, 1)
     np.testing.assert_array_equal(few.x, many.x[:, :10])
     np.testing.assert_array_equal(many.x[0], many.x[4])
@@ -118,7 +120,7 @@ def test_the_leak_is_what_autograd_sees():
 def test_a_cell_runs_and_tells(name):
     [cell] = cells("released", [1], [name])
     outcome = run_cell(cell, seeds=2, budget=60, progress=False, points=3)
-    row = row_of(outcome)
+    [row] = outcome.rows
     assert row["seeds"] == 2
     assert np.isfinite(row["mean"])
     assert outcome.curve[-1][0] == row["samples"]
@@ -140,14 +142,14 @@ def test_a_search_finds_the_best_that_lost_nobody(tmp_path):
     assert best(found)["eta"] == found.rows[0]["eta"]
     path = tmp_path / "steps.json"
     older = {"steps": {"maml": {"1": {"eta": 0.5}}, "joint": {"1": {"eta": 9.0}}}}
-    write_settings(add_to(older, [found], "moml reproduce search"), path)
-    kept = read_settings(path)["steps"]
+    write_settings(add_to(older, found, "moml reproduce search"), path)
+    kept = read_settings(path, KEYS)["steps"]
     assert kept["joint"]["1"] == best(found)
     assert kept["maml"] == older["steps"]["maml"]
     for other in ("[]", '{"rows": 1}', ""):
         path.write_text(other)
         with pytest.raises(moml.DataError, match=r"steps\.json"):
-            read_settings(path)
+            read_settings(path, KEYS)
 
 
 def test_unknown_rows_are_refused():
@@ -163,6 +165,7 @@ def test_the_printed_table_is_met():
     """Each of the 14 printed cells within the larger of 3 printed std and 20 % of its mean."""
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
         for cell in cells("released", [1, 3], list(PRINTED)):
-            mean = row_of(run_cell(cell, seeds=5, budget=40_000, progress=False))["mean"]
+            [row] = run_cell(cell, seeds=5, budget=40_000, progress=False).rows
+            mean = row["mean"]
             printed, std, _ = PRINTED[cell.method][cell.k]
             assert abs(mean - printed) <= max(3 * std, 0.2 * printed), (cell, mean)

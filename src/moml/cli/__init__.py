@@ -47,26 +47,26 @@ class Reproduce:
 
 def demo(command: Demo) -> None:
     """Train and score the methods, print the table, write the picture."""
-    from moml.paper.sine.demo import ENTRIES, example_task, fitted, row_of, run_entry
-    from moml.report.figures import curves_and_fits
+    from moml.paper.sine.demo import ENTRIES, row_of, run_entry
+    from moml.paper.sine.figure import curves_and_fits
+    from moml.paper.sine.score import example_waves, fitted
     from moml.report.terminal.rows import print_rows
     from moml.storage.files import write_json
 
     iterations = check_count("iterations", command.iterations)
     seeds = check_count("seeds", command.seeds)
     folder, rows_file = places(command.out, command.json)
-    outcomes, rows = [], []
+    trained, rows = {}, []
     for entry in ENTRIES:
-        outcome = run_entry(entry, iterations=iterations, seeds=seeds, progress=True)
-        outcomes.append(outcome)
-        rows.append(row_of(outcome))
+        trained[entry.label] = run_entry(entry, iterations=iterations, seeds=seeds, progress=True)
+        rows.append(row_of(entry, trained[entry.label]))
         write_json(rows, rows_file)
-    example = example_task()
+    waves = example_waves(1, 400)
     picture = curves_and_fits(
-        {outcome.label: outcome.curve for outcome in outcomes if outcome.curve},
+        {label: done.finite_curve() for label, done in trained.items() if done.curve},
         {"untrained": rows[0]["mean"]},
-        {outcome.label: fitted(outcome, example) for outcome in outcomes},
-        example,
+        {label: fitted(done.run, waves) for label, done in trained.items()},
+        waves,
         folder / "demo",
     )
     print_rows(rows, "Sine regression, K = 1: error on 500 unseen tasks")

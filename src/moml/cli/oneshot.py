@@ -1,16 +1,18 @@
-"""`moml reproduce oneshot`, and the search behind its own rows."""
+"""`moml reproduce oneshot`, and the search behind its tuned rows."""
 
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from moml.cli.validation import places, set_aside, some
-from moml.errors import ConfigError, check_count
+from moml.cli.experiment import Command, ImageExperiment
+
+if TYPE_CHECKING:
+    from moml.paper.oneshot.table import Cell
 
 
-@dataclass(frozen=True)
-class Oneshot:
+@dataclass(frozen=True, kw_only=True)
+class Oneshot(ImageExperiment):
     """The one-shot table: Omniglot and CIFAR-100, every method, beside the paper's figures."""
 
     dataset: list[str] = field(default_factory=lambda: ["omniglot", "cifar100"])
@@ -28,16 +30,38 @@ class Oneshot:
     """Trained side by side."""
     iterations: int | None = None
     """Of MAML, and of our own rows; by default the setting's."""
-    out: Path = Path("reproduce-oneshot")
-    """Folder for pictures and rows."""
-    json: Path | None = None
-    """File for the rows; by default rows.json in the folder."""
-    data_dir: Path | None = None
-    """Folder of all data sets; by default what MOML_DATA says."""
+
+    def run(self) -> None:
+        """Train and test every cell; rows are on disk after each of them."""
+        from moml.paper.oneshot import table, tasks
+        from moml.paper.oneshot.figure import oneshot_figures, title_of
+        from moml.report.terminal.rows import print_accuracies
+
+        todo: dict[tuple[str, str, int], list[Cell]] = {}
+        for data in self.dataset:
+            looks = [None] if self.images is None or data != "omniglot" else self.images
+            for images, split, name in itertools.product(looks, self.split, self.protocol):
+                cells = table.cells(name, data, self.methods, images, split)
+                tasks.look_of(cells[0].images)
+                todo.setdefault((data, cells[0].images, split), []).extend(cells)
+        rows, pictures = self.start("reproduce-oneshot"), []
+        for (data, images, split), cells in todo.items():
+            side, look = tasks.look_of(images)
+            pool = tasks.images_of(data, side, self.data_dir)
+            problem = tasks.problem_of(pool, tasks.SETTINGS[data], look, split=split)
+            run_cell = lambda cell, problem=problem: table.run_cell(
+                cell, problem, seeds=self.seeds, budget=self.iterations, progress=True
+            )
+            outcomes = rows.run(cells, run_cell)
+            for name in self.protocol:
+                mine = [outcome for outcome in outcomes if outcome.cell.protocol == name]
+                print_accuracies([one.rows[0] for one in mine], title_of(mine[0].cell))
+            pictures += oneshot_figures(outcomes, problem, rows.folder)
+        rows.finish(*pictures)
 
 
-@dataclass(frozen=True)
-class OneshotSearch:
+@dataclass(frozen=True, kw_only=True)
+class OneshotSearch(Command):
     """Choose the settings of the strict one-shot table's own rows, on validation tasks."""
 
     dataset: list[str] = field(default_factory=lambda: ["omniglot", "cifar100"])
@@ -53,83 +77,28 @@ class OneshotSearch:
     data_dir: Path | None = None
     """Folder of all data sets; by default what MOML_DATA says."""
 
+    def run(self) -> None:
+        """Search row after row; the file is on disk after each of them."""
+        from moml.paper.cells import choose
+        from moml.paper.oneshot.search import KEYS, VARIANTS, search_row
+        from moml.paper.oneshot.tasks import SETTINGS, images_of, look_of
+        from moml.paper.search import read_settings, write_settings
+        from moml.storage.files import writable_folder
 
-def oneshot(command: Oneshot) -> None:
-    """Train and test every cell; rows are on disk after each of them."""
-    from moml.paper.oneshot import plan as oneshot_plan
-    from moml.paper.oneshot import table
-    from moml.paper.oneshot import tasks as oneshot_tasks
-    from moml.paper.oneshot.figure import oneshot_figures, title_of
-    from moml.report.terminal.rows import print_accuracies
-    from moml.storage.files import write_json
-
-    check_count("seeds", command.seeds)
-    if command.iterations is not None:
-        check_count("iterations", command.iterations)
-    for name in ("dataset", "protocol", "methods", "images", "split"):
-        some(name, getattr(command, name))
-    for split in command.split:
-        check_count("split", split, least=0, below=2**31)
-    todo: dict[tuple[str, str, int], list[Any]] = {}
-    for data in command.dataset:
-        looks = [None] if command.images is None or data != "omniglot" else command.images
-        for images, split, name in itertools.product(looks, command.split, command.protocol):
-            made = oneshot_plan.cells(name, data, command.methods, images, split)
-            oneshot_tasks.look_of(made[0].images)
-            todo.setdefault((data, made[0].images, split), []).extend(made)
-    folder, rows_file = places(command.out, command.json)
-    set_aside(rows_file)
-    rows: list[dict[str, Any]] = []
-    for (data, images, split), cells in todo.items():
-        setting, (side, look) = oneshot_tasks.SETTINGS[data], oneshot_tasks.look_of(images)
-        pool = oneshot_tasks.images_of(data, side, command.data_dir)
-        problem = oneshot_tasks.problem_of(pool, setting, look, split=split)
-        outcomes = []
-        for cell in cells:
-            outcomes.append(
-                table.run_cell(
-                    cell, problem, seeds=command.seeds, budget=command.iterations, progress=True
-                )
-            )
-            rows.append(table.row_of(outcomes[-1]))
-            write_json(rows, rows_file)
-        for name in command.protocol:
-            mine = [outcome for outcome in outcomes if outcome.cell.protocol == name]
-            print_accuracies([table.row_of(one) for one in mine], title_of(mine[0].cell))
-        for picture in oneshot_figures(outcomes, problem, folder):
-            print(f"picture: {picture}")
-    print(f"rows:    {rows_file}")
-
-
-def search(command: OneshotSearch) -> None:
-    """Search row after row; the file is on disk after each of them."""
-    from moml.paper.oneshot import search as searching
-    from moml.paper.oneshot.tasks import SETTINGS, images_of, look_of
-    from moml.storage.files import writable_folder
-
-    check_count("seeds", command.seeds)
-    if command.iterations is not None:
-        check_count("iterations", command.iterations)
-    for name in ("dataset", "only"):
-        some(name, getattr(command, name))
-    for data in command.dataset:
-        if data not in SETTINGS:
-            raise ConfigError(f"unknown data set {data!r}; allowed: {', '.join(SETTINGS)}")
-        for row in command.only or ():
-            if row not in searching.VARIANTS[data]:
-                known = ", ".join(searching.VARIANTS[data])
-                raise ConfigError(f"unknown row {row!r}; allowed: {known}")
-    writable_folder(command.json.parent)
-    content = searching.read_content(command.json)
-    for data in command.dataset:
-        pool = images_of(data, look_of(SETTINGS[data].images)[0], command.data_dir)
-        for row in command.only or searching.VARIANTS[data]:
-            said = f"moml reproduce oneshot-search --dataset {data} --only {row}"
-            said += f" --seeds {command.seeds}"
-            said += "" if command.iterations is None else f" --iterations {command.iterations}"
-            content = searching.search_row(
-                pool, data, row, content,
-                seeds=command.seeds, budget=command.iterations, command=said,
-            )  # fmt: skip
-            searching.write_content(content, command.json)
-    print(f"settings: {command.json}")
+        choose("dataset", self.dataset, [*SETTINGS])
+        for data in self.dataset:
+            choose("only", self.only, [*VARIANTS[data]])
+        writable_folder(self.json.parent)
+        content = read_settings(self.json, KEYS)
+        for data in self.dataset:
+            pool = images_of(data, look_of(SETTINGS[data].images)[0], self.data_dir)
+            for row in self.only or VARIANTS[data]:
+                command = f"moml reproduce oneshot-search --dataset {data} --only {row}"
+                command += f" --seeds {self.seeds}"
+                command += "" if self.iterations is None else f" --iterations {self.iterations}"
+                content = search_row(
+                    pool, data, row, content, seeds=self.seeds, budget=self.iterations,
+                    command=command,
+                )  # fmt: skip
+                write_settings(content, self.json)
+        print(f"settings: {self.json}")

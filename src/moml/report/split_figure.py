@@ -2,20 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from moml.data.split.partition import per_client
 from moml.errors import DataError
-from moml.report.figures import PALETTE, pyplot, save
+from moml.report.figures import PALETTE, Axes, pyplot, save
 
 DOTS = 100  # clients that are legible as dots; more become columns of colour
 NAMES = 40  # classes whose names are legible
 
 
 def split_figure(
-    y: Any, rows: Sequence[Any], path: Path, names: Sequence[str] | None = None, title: str = ""
+    y: ArrayLike,
+    rows: Sequence[np.ndarray],
+    path: Path,
+    names: Sequence[str] | None = None,
+    title: str = "",
 ) -> Path:
     """Clients across, classes down, the rows of each client above; written as PNG and SVG.
 
@@ -32,7 +36,9 @@ def split_figure(
     clients, classes = counts.shape
     names = [str(label) for label in np.unique(y)] if names is None else list(names)
     if len(names) != classes:
-        raise DataError(f"{len(names)} names for {classes} classes that occur")
+        raise DataError(
+            f"names must be as many as the {classes} classes that occur; got {len(names)}"
+        )
     width, height = np.clip(0.17 * clients, 5, 12), np.clip(0.24 * classes, 2.2, 9)
     figure, (above, grid) = pyplot().subplots(
         2, 1, sharex=True, figsize=(width + 1.6, height + 1.6), layout="constrained",
@@ -74,12 +80,12 @@ def _by_largest(counts: np.ndarray) -> np.ndarray:
     return np.lexsort((ranked[:, -1], -counts.max(axis=1), ranked[:, 0]))
 
 
-def _dots(axes: Any, counts: np.ndarray, room: float) -> list[Any]:
+def _dots(axes: Axes, counts: np.ndarray, cell: float) -> list[object]:
     """The grid of dots, and the dots of its legend; the largest just touch, the least are seen."""
     client, label = np.nonzero(counts)
     each = counts[client, label]
     look = {"color": PALETTE[0], "linewidths": 0}
-    area = lambda rows: np.maximum((72 * room) ** 2 * rows / each.max(), 1.5)
+    area = lambda rows: np.maximum((72 * cell) ** 2 * rows / each.max(), 1.5)
     axes.scatter(client, label, s=area(each), **look)
     axes.set_axisbelow(True)
     axes.grid(color="0.93", linewidth=0.6)
@@ -87,7 +93,7 @@ def _dots(axes: Any, counts: np.ndarray, room: float) -> list[Any]:
     return [axes.scatter([], [], s=area(rows), label=f"{rows:,}", **look) for rows in few]
 
 
-def _columns(axes: Any, counts: np.ndarray) -> Any:
+def _columns(axes: Axes, counts: np.ndarray) -> object:
     """The grid as colour, white where there is nothing; by the square root, as dots are wide."""
     return axes.imshow(
         counts.T, aspect="auto", interpolation="nearest", cmap="Blues",

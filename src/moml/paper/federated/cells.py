@@ -1,11 +1,13 @@
-"""The cells of the federated table, and the method that each of them trains."""
+"""The federated table: its protocols, settings and printed figures, its cells, their methods."""
 
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Int
 
 from moml.algorithms.federated.fedavg import fedavg
 from moml.algorithms.federated.rounds import RoundState
@@ -13,21 +15,111 @@ from moml.algorithms.parts.schedule import Schedule
 from moml.algorithms.recipes import Method, method
 from moml.algorithms.single.moml import mean, norm
 from moml.errors import ConfigError
-from moml.paper.federated.protocols import (
-    CARRIED,
-    CLIENTS,
-    CONTROLS,
-    GPUS,
-    METHODS,
-    PRINTED,
-    PROTOCOLS,
-    SETTINGS,
-    SPLIT,
-    K,
-    Protocol,
-)
+from moml.paper.cells import Grid, choose
 from moml.paper.federated.released import builder, one_draw
-from moml.types import Algorithm, Hyper, Info, Loss, Need, Params, Visit
+from moml.types import Algorithm, Hyper, Info, Loss, Need, Params, Record, Visit
+
+CLIENTS, K, TEST_STEPS = 50, 5, 10  # n; support; fine-tuning steps
+ALPHA, ETA, BETA = 0.001, 0.001, 0.9  # (r): inner and fine-tuning rate, outer rate, LocalMOML's
+GPUS = 4  # groups that clients are split over
+SPLIT = 7  # seed of who owns what, where none is named
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the table is made. Every switch as it is here is `strict`, our own protocol."""
+
+    exact: bool = True  # curvature of the inner gradient; else first-order
+    independent_hessian: bool = False  # S2 is drawn independently of S1
+    queries: int = K  # size of S3
+    reused: bool = False  # one draw of S1 and S3 serves all H local steps of a round
+    decays: bool = True  # eta / 10 at 50 % and again at 75 % of the rounds
+    unscaled_restart: bool = False  # the batch that fills u keeps its pixels in 0 .. 255
+    standardised: bool = True  # pixels less their mean over their deviation; else 0 .. 1
+    bare_elu: bool = False  # ELU, Xavier normal, no biases; else ReLU with biases
+    stratified: bool = False  # as many clients from each of 4 groups
+    mean_of_steps: bool = False  # accuracy: mean over the fine-tuning steps; else after the last
+    best_round: bool = False  # the best of all rounds that are scored; else the last
+    few_queries: bool = False  # scored on 10 images; else on all the rest of a half of the test set
+    stale: bool = False  # pFedMe's subproblem takes all its steps with one gradient
+    prox: float = 15.0  # pFedMe's lambda
+    prox_steps: int = 3  # its R; 3 gradients cost what a personal step with its curvature costs
+    more_mnist: bool = False  # a = 168 for MNIST's training images
+    by_iterations: bool = False  # "10,000" counts local steps: rounds are divided by H
+    tuned: bool = True  # settings, rounds, fine-tuning steps by the other half of the test images
+    unseen: bool = True  # clients that never took part are scored too
+
+
+_RELEASED = Protocol(
+    exact=False, queries=10, reused=True, decays=False, unscaled_restart=True, standardised=False,
+    bare_elu=True, stratified=True, mean_of_steps=True, best_round=True, few_queries=True,
+    stale=True, prox=500.0, prox_steps=10, more_mnist=True, tuned=False, unseen=False,
+)  # fmt: skip
+PROTOCOLS = {
+    "released": _RELEASED,
+    "released-scaled": replace(_RELEASED, unscaled_restart=False),
+    "paper": Protocol(
+        independent_hessian=True, standardised=False, stratified=True, few_queries=True,
+        prox=100.0, prox_steps=50, by_iterations=True, tuned=False, unseen=False,
+    ),
+    "strict": Protocol(),
+}  # fmt: skip
+# What `tuned` chooses from: 6 settings of every method. alpha is the fine-tuning rate too.
+_ALPHAS = (0.01, 0.03)
+_PLAIN = {"alpha": _ALPHAS, "eta": (0.02, 0.03, 0.05)}
+_MEMORY = {"alpha": _ALPHAS, "eta": (0.03,), "beta": (0.3, 0.5, 0.7)}
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    "untrained": {"alpha": (0.003, *_ALPHAS, 0.1)},
+    "local": _PLAIN,
+    "fedavg": _PLAIN,
+    "per-fedavg": _PLAIN,
+    "localmoml": _MEMORY,
+    "localmoml-carried": _MEMORY,
+    "pfedme": _PLAIN,
+}
+
+
+class Setting(NamedTuple):
+    """A data set of the table."""
+
+    train: int  # a, images of a class, see `half_and_half`
+    test: int
+    grouped: bool = False  # its classes are the data set's groups
+
+
+SETTINGS = {
+    "mnist": Setting(68, 34),
+    "cifar10": Setting(68, 34),
+    "cifar100": Setting(68, 15, grouped=True),
+}
+
+CONTROLS = ("untrained", "local", "fedavg")
+CARRIED = "localmoml-carried"  # a memory that clients keep between rounds; not in the paper's table
+METHODS = ("per-fedavg", "localmoml", CARRIED, "pfedme")
+
+# Accuracy in percent as printed: data set -> method -> (H, clients a round) -> (mean, std).
+_AXES = ((4, 4), (4, 20), (10, 4), (10, 20))
+_TABLE = {
+    "mnist": {
+        "per-fedavg": ((91.63, 0.80), (92.19, 0.72), (94.05, 0.37), (94.81, 0.28)),
+        "localmoml": ((91.62, 0.82), (92.21, 0.73), (94.17, 0.44), (94.83, 0.28)),
+        "pfedme": ((91.52, 0.94), (92.08, 0.67), (94.10, 0.21), (94.36, 0.28)),
+    },
+    "cifar10": {
+        "per-fedavg": ((63.81, 0.93), (64.44, 1.00), (66.25, 1.55), (67.10, 2.72)),
+        "localmoml": ((66.16, 1.03), (66.87, 1.08), (68.33, 1.60), (68.06, 1.77)),
+        "pfedme": ((63.22, 1.26), (62.68, 1.25), (64.80, 2.92), (65.66, 2.27)),
+    },
+    "cifar100": {
+        "per-fedavg": ((50.65, 1.31), (50.92, 1.31), (52.55, 1.38), (53.37, 1.30)),
+        "localmoml": ((54.00, 1.10), (54.39, 0.78), (56.35, 0.92), (56.45, 1.49)),
+        "pfedme": ((49.64, 0.83), (49.25, 1.06), (51.61, 1.32), (50.95, 1.19)),
+    },
+}
+PRINTED = {
+    data: {name: dict(zip(_AXES, row, strict=True)) for name, row in rows.items()}
+    for data, rows in _TABLE.items()
+}
 
 
 @dataclass(frozen=True)
@@ -55,42 +147,27 @@ class Cell:
 
 
 def cells(
-    protocol: str,
-    dataset: str,
-    h: list[int],
-    clients: list[int],
-    methods: list[str] | None,
-    k: list[int] | None = None,
-    split: int = SPLIT,
-) -> list[Cell]:
+    protocol: str, dataset: str, h: list[int], clients: list[int], methods: list[str] | None,
+    k: list[int] | None = None, split: int = SPLIT,
+) -> list[Cell]:  # fmt: skip
     """The cells of one data set under a protocol, in the table's order."""
-    known = CONTROLS + METHODS
-    for name, value, allowed in (
-        ("protocol", protocol, tuple(PROTOCOLS)),
-        ("data set", dataset, tuple(SETTINGS)),
-        *(("method", name, known) for name in methods or ()),
-    ):
-        if value not in allowed:
-            raise ConfigError(f"unknown {name} {value!r}; allowed: {', '.join(allowed)}")
+    choose("protocol", [protocol], [*PROTOCOLS])
+    choose("dataset", [dataset], [*SETTINGS])
     p = PROTOCOLS[protocol]
-    most = CLIENTS // GPUS * GPUS if p.stratified else CLIENTS
-    for each in clients:
-        if each > most or (p.stratified and each % GPUS):
-            whole = f"multiples of {GPUS} up" if p.stratified else "1"
-            raise ConfigError(f"{each} clients a round; {protocol} allows {whole} to {most}")
+    chosen = choose("methods", methods, CONTROLS + METHODS)
     if p.reused and CARRIED in (methods or ()):
         raise ConfigError(f"{protocol} has no {CARRIED}: its one draw a round leaves no memory")
-    chosen = [
-        name
-        for name in known
-        if (name != CARRIED or not p.reused if methods is None else name in methods)
-    ]
+    unit = GPUS if p.stratified else 1
+    for each in clients:
+        if each > CLIENTS or each % unit:
+            allowed = f"a multiple of {unit} up to" if p.stratified else "from 1 to"
+            whole = f"{allowed} {CLIENTS // unit * unit}"
+            raise ConfigError(f"{protocol}: clients_per_round must be {whole}; got {each}")
+    axes = itertools.product(k or [K], h, clients, chosen)
     return [
         Cell(protocol, dataset, name, one, each, size, split)
-        for size in k or [K]
-        for one in h
-        for each in clients
-        for name in chosen
+        for size, one, each, name in axes
+        if not (p.reused and name == CARRIED)
     ]
 
 
@@ -98,32 +175,29 @@ def compose(cell: Cell, loss: Loss) -> Method:
     """The method of a cell, as the library has it."""
     p, name = cell.switches, cell.method
     queries = p.queries if p.queries != K else cell.k
-    shape = {"n": CLIENTS, "tasks_per_step": cell.clients, "k": cell.k, "local_steps": cell.h}
+    shape: Record = {"n": CLIENTS, "tasks_per_step": cell.clients, "local_steps": cell.h}
+    shape["k"] = cell.k
     curvature = "exact" if p.exact else "first-order"
     personal = {"curvature": curvature, "independent_hessian": p.independent_hessian}
     whole = shape | {"k": cell.k + queries}  # without query: support and query as one
-    match name:
-        case "localmoml":
-            chosen = method(name, loss, **shape, **personal, restart_samples=cell.k)
-        case "localmoml-carried":
-            chosen = method("localmoml", loss, **shape, **personal, carried=True)
-        case "pfedme":
-            chosen = method(name, loss, **whole, prox=p.prox, prox_steps=p.prox_steps)
-        case "fedavg":
-            chosen = method(name, loss, **whole)
-        case "local":
-            chosen = method("fedavg", loss, **whole | {"tasks_per_step": CLIENTS})
-            made = alone(loss, chosen.algorithm.needs, cell.h)
-            return chosen._replace(algorithm=made)
-        case _:  # what has no training has the shape of Per-FedAvg
-            chosen = method("per-fedavg", loss, **shape, **personal)
+    options = {
+        "localmoml": shape | personal | {"restart_samples": cell.k},
+        "localmoml-carried": shape | personal | {"carried": True},
+        "pfedme": whole | {"prox": p.prox, "prox_steps": p.prox_steps},
+        "fedavg": whole,
+        "local": whole | {"tasks_per_step": CLIENTS},
+    }
+    known = {CARRIED: "localmoml", "local": "fedavg", "untrained": "per-fedavg"}.get(name, name)
+    chosen = method(known, loss, **options.get(name, shape | personal))
+    if name == "local":
+        return chosen._replace(algorithm=alone(loss, chosen.algorithm.needs, cell.h))
     needs = chosen.algorithm.needs
     needs = needs._replace(query=queries if needs.query else 0, groups=GPUS if p.stratified else 1)
     return chosen._replace(algorithm=chosen.algorithm._replace(needs=needs))
 
 
 def with_quirks(chosen: Method, cell: Cell) -> Method:
-    """The same with one draw a round, where the protocol wants that."""
+    """The same with one draw a round, where the protocol has that."""
     p = cell.switches
     if not p.reused or cell.method == "local":
         return chosen
@@ -134,7 +208,7 @@ def with_quirks(chosen: Method, cell: Cell) -> Method:
 
 
 def alone(loss: Loss, need: Need, h: int) -> Algorithm:
-    """Every client by itself, all from one start: H times w_i <- w_i - eta grad L_S(w_i)."""
+    """Every client on its own, all from one start: H times w_i <- w_i - eta grad L_S(w_i)."""
     update = fedavg(loss)
 
     def first(params: Params, hyper: Hyper) -> RoundState:
@@ -151,7 +225,7 @@ def alone(loss: Loss, need: Need, h: int) -> Algorithm:
 
 
 def decays_twice(iterations: int) -> Schedule:
-    """eta / 10 at 50 % and again at 75 %: what the released code writes down, and never does.
+    """eta / 10 at 50 % and again at 75 %: in the released code, but never reached there.
 
     >>> at = lambda t: float(decays_twice(100)(Hyper(1.0), jnp.array(t)).eta)
     >>> [round(at(t), 3) for t in (49, 50, 75)]
@@ -159,7 +233,7 @@ def decays_twice(iterations: int) -> Schedule:
     """
     marks = (iterations // 2, iterations * 3 // 4)
 
-    def schedule(hyper: Hyper, step: Any) -> Hyper:
+    def schedule(hyper: Hyper, step: Int[Array, ""]) -> Hyper:
         first, second = (jnp.where(step < at, 1.0, 0.1) for at in marks)
         eta = jnp.asarray(hyper.eta)
         return hyper._replace(eta=eta * (first * second).astype(eta.dtype))
@@ -167,12 +241,16 @@ def decays_twice(iterations: int) -> Schedule:
     return schedule
 
 
+def grid_of(cell: Cell) -> Grid:
+    """Step sizes: the released code's, or all that are to be tried."""
+    if cell.switches.tuned:
+        return {name: list(values) for name, values in GRIDS[cell.method].items()}
+    memory = {"beta": [BETA]} if cell.method.startswith("localmoml") else {}
+    return {"alpha": [ALPHA], "eta": [ETA]} | memory
+
+
 def rounds_in(cell: Cell, budget: int) -> int:
-    """Rounds of a cell, where the table has `budget`; alone, all clients take part in each."""
+    """Rounds of a cell of a table with `budget`; in those of `local` all clients take part."""
     count = max(1, budget // cell.h) if cell.switches.by_iterations else budget
-    match cell.method:
-        case "untrained":
-            return 0
-        case "local":
-            return max(1, count * cell.clients // CLIENTS)
-    return count
+    alone = max(1, count * cell.clients // CLIENTS)
+    return {"untrained": 0, "local": alone}.get(cell.method, count)

@@ -1,32 +1,26 @@
-"""The clients of the federated table: who trains on what, and what each is tested on."""
+"""The clients of the federated table: who trains on what, what each is tested on, the scores."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from moml.data.images.arrays import Images, by_group
 from moml.data.images.sets import load
 from moml.data.split.partition import half_and_half
 from moml.errors import DataError
-from moml.models import Model, cross_entropy, mlp, shifted
-from moml.paper.federated.protocols import (
-    CLIENTS,
-    HIDDEN,
-    MORE_MNIST,
-    SETTINGS,
-    SPLIT,
-    TEST_QUERIES,
-    K,
-    Protocol,
-)
-from moml.paper.federated.released import bare_mlp
-from moml.tasks.clients import from_rows
-from moml.types import Loss, Tasks
+from moml.models import Model, accuracy, cross_entropy, masked_mean, mlp, shifted
+from moml.paper.federated.cells import CLIENTS, SETTINGS, SPLIT, K, Protocol
+from moml.paper.federated.released import bare_mlp, flat, picked, span_logits
+from moml.tasks.clients import from_rows, unit
+from moml.types import Batch, Loss, Meta, Params, Tasks
 
-TEST = 31  # seed of what a test draws
+TEST, TEST_QUERIES = 31, 10  # seed of what a test draws; images of the released test
+HIDDEN, MORE_MNIST = 40, 168  # both hidden layers of the MLP; a of the protocols with `more_mnist`
 Rows = list[np.ndarray]
 
 
@@ -121,3 +115,87 @@ def drawn(rows: Rows, seeds: int, *, few: bool, salt: int = 0, shots: int = K) -
             query[seed, i, : len(asked)] = asked
             mask[seed, i, : len(asked)] = True
     return Drawn(support, query, mask)
+
+
+Rate, Rates = Float[Array, ""], Float[Array, " members"]  # of fine-tuning
+AT_ONCE = 8  # members scored side by side
+Curves = Float[np.ndarray, "members clients steps"]  # accuracy before, and after each step
+
+
+class Clients(NamedTuple):
+    """What every member's clients score, in percent."""
+
+    before: Float[np.ndarray, "members clients"]
+    after: Float[np.ndarray, "members clients"]
+
+
+def tuning(
+    grad: Callable[[Params], Params],
+    right: Callable[[Params], Float[Array, ""]],
+    start: Params,
+    *,
+    steps: int,
+    rate: Rate,
+) -> Float[Array, " points"]:
+    """The accuracy before, and after each of `steps` steps p <- p - rate grad(p)."""
+
+    def step(p: Params, _: None) -> tuple[Params, Float[Array, ""]]:
+        p = jax.tree.map(lambda p, g: p - rate * g, p, grad(p))
+        return p, right(p)
+
+    after = jax.lax.scan(step, start, length=steps)[1]
+    return jnp.concatenate([right(start)[None], after])
+
+
+def scorer(
+    net: Model, loss: Loss, pool: Pool, rows: Drawn, p: Protocol, *, steps: int, own: bool = False
+) -> Callable[[Meta, Rates], Curves]:
+    """Models and rates of all members -> what each of their clients scores, step by step.
+
+    Members are settings x seeds, the seeds running faster; with `own`, a model of each client.
+    """
+    right = accuracy(net.predict)
+
+    def plain(meta: Meta, support: Batch, query: Batch, rate: Rate) -> Float[Array, " points"]:
+        grad = lambda p: jax.grad(loss)(p, support)
+        return tuning(grad, lambda p: right(p, query), meta, steps=steps, rate=rate)
+
+    def on_span(meta: Meta, support: Batch, query: Batch, rate: Rate) -> Float[Array, " points"]:
+        x = jnp.concatenate([flat(support.x), flat(query.x)])
+        shots = len(support.y)
+        mark = (jnp.arange(len(x)) < shots).astype(x.dtype)
+        start, logits = span_logits(meta, x)
+        few = picked(logits, jnp.concatenate([support.y, query.y]))
+
+        def hits(params: Params) -> Float[Array, ""]:
+            best = jnp.argmax(logits(params)[shots:], axis=-1).astype(query.y.dtype)
+            return 100 * masked_mean((best == query.y).astype(x.dtype), query.mask)
+
+        return tuning(lambda q: jax.grad(few)(q, mark), hits, start, steps=steps, rate=rate)
+
+    one = on_span if p.bare_elu else plain
+
+    def client(meta: Meta, at: Drawn, rate: Rate) -> Float[Array, " points"]:
+        fetch = lambda rows: unit(pool.x[rows])
+        query = Batch(fetch(at.query), pool.y[at.query], at.mask)
+        return one(meta, Batch(fetch(at.support), pool.y[at.support]), query, rate)
+
+    fixed = jax.tree.map(jnp.asarray, rows)
+
+    def member(given: tuple[Meta, Int[Array, ""], Rate]) -> Float[Array, "clients points"]:
+        meta, seed, rate = given
+        at = jax.tree.map(lambda x: x[seed], fixed)
+        return jax.vmap(client, (0 if own else None, 0, None))(meta, at, rate)
+
+    @jax.jit
+    def program(meta: Meta, rates: Rates) -> Float[Array, "members clients points"]:
+        seeds = jnp.arange(len(rates), dtype=jnp.int32) % len(fixed.support)
+        return jax.lax.map(member, (meta, seeds, rates), batch_size=AT_ONCE)
+
+    return lambda meta, rates: np.asarray(program(meta, rates))
+
+
+def reading(curves: Curves, steps: int | None) -> Clients:
+    """Before, and after so many steps of fine-tuning; None: the mean over all steps."""
+    after = curves[..., 1:].mean(axis=-1) if steps is None else curves[..., steps]
+    return Clients(curves[..., 0], after)

@@ -2,16 +2,21 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from moml.algorithms.single.matching import match_beta, match_restart
-from moml.paper.federated.cells import Cell, compose, decays_twice
-from moml.paper.federated.data import Problem, drawn, half
-from moml.paper.federated.protocols import CARRIED, CLIENTS, TEST_STEPS
-from moml.paper.federated.score import scorer
-from moml.training.sweep import mean_of_seeds, means_to_choose_by, sweep
+from moml.paper.cells import train
+from moml.paper.federated.cells import CARRIED, CLIENTS, TEST_STEPS, Cell, compose, decays_twice
+from moml.paper.federated.data import Problem, drawn, half, scorer
+from moml.paper.figures import heat_map, panels, print_table
+from moml.paper.search import best_first
+from moml.report.figures import save
+from moml.training.rows import result_row
+from moml.types import Record
 
 BETAS = (1.0, 0.7, 0.5, 0.33, 0.2, 0.1, 0.05)
 ETAS, ALPHA = (0.005, 0.01, 0.02), 0.03
@@ -43,18 +48,18 @@ class Study(NamedTuple):
         return match_beta(self.k, shots, steps=steps, visits=visits)
 
 
-def measured(study: Study, problem: Problem, seeds: int, progress: bool) -> list[dict[str, Any]]:
+def measured(study: Study, problem: Problem, seeds: int, progress: bool) -> list[Record]:
     """Rows of a study: each beta at its best eta by one half of the test, scored on the other."""
     cell, count = study.cell, study.rounds * study.h
-    run = sweep(
+    run = train(
         compose(cell, problem.loss), problem.loss, problem.net.init, problem.train,
         seeds=seeds, grid={"beta": BETAS, "eta": ETAS, "alpha": [ALPHA]}, iterations=count,
         schedule=decays_twice(count), progress=progress,
-    )  # fmt: skip
+    ).run  # fmt: skip
     shape = (len(BETAS), len(ETAS), seeds)
     lost = run.lost.reshape(shape)
 
-    def accuracy(which: int, shots: int) -> np.ndarray:  # [betas, etas, seeds, steps]
+    def accuracy(which: int, shots: int) -> Float[np.ndarray, "betas etas seeds steps"]:
         rows = drawn(half(problem.test.rows, which), seeds, few=False, salt=which + 1, shots=shots)
         score = scorer(
             problem.net, problem.loss, problem.test, rows, cell.switches, steps=TEST_STEPS
@@ -65,22 +70,18 @@ def measured(study: Study, problem: Problem, seeds: int, progress: bool) -> list
     for shots in SHOTS:
         tuning, seen = accuracy(0, shots), accuracy(1, shots)
         for steps, (i, beta) in itertools.product(STEPS, enumerate(BETAS)):
-            at = int(np.argmax(means_to_choose_by(tuning[i, :, :, steps], lost[i])))
-            mean, std = mean_of_seeds(seen[i, at, :, steps], lost[i, at])
+            at = best_first(tuning[i, :, :, steps], lost[i])[0]
             setting = {
                 "k": study.k, "shots": shots, "beta": beta, "steps": steps, "h": study.h,
                 "clients": study.clients, "rounds": study.rounds, "eta": ETAS[at], "alpha": ALPHA,
                 "rule": round(study.rule(shots, steps), 3),
             }  # fmt: skip
-            found.append(
-                {
-                    "table": "federated-memory", "dataset": study.dataset, "setting": setting,
-                    "method": cell.method, "protocol": "strict", "metric": "accuracy",
-                    "mean": mean, "std": std, "seeds": seeds, "lost": int(lost[i, at].sum()),
-                    "paper_mean": None, "paper_std": None, "samples": run.samples,
-                    "iterations": count, "seconds": None,
-                }
+            row = result_row(
+                table="federated-memory", dataset=study.dataset, setting=setting,
+                method=cell.method, metric="accuracy", values=seen[i, at, :, steps],
+                lost=lost[i, at], samples=run.samples, iterations=count,
             )  # fmt: skip
+            found.append(row)
     return found
 
 
@@ -91,13 +92,13 @@ class Verdict(NamedTuple):
     k: int
     steps: int
     shots: int
-    best: dict[str, Any]  # rows
-    rule: dict[str, Any]  # of the beta nearest to the rule's
-    none: dict[str, Any]
+    best: Record  # rows
+    rule: Record  # of the beta nearest to the rule's
+    none: Record
 
 
-def verdicts(rows: Sequence[dict[str, Any]]) -> Iterator[Verdict]:
-    """What the rows of some studies say, one line a K, memory, shots and steps."""
+def verdicts(rows: Sequence[Record]) -> Iterator[Verdict]:
+    """What the rows of some studies show, for each K, memory, shots and steps."""
     key = lambda row: (row["method"], *(row["setting"][name] for name in ("k", "steps", "shots")))
     for names, group in itertools.groupby(sorted(rows, key=key), key):
         mine = [row for row in group if row["mean"] is not None]
@@ -108,3 +109,45 @@ def verdicts(rows: Sequence[dict[str, Any]]) -> Iterator[Verdict]:
         none = next((row for row in mine if row["setting"]["beta"] == 1), most | {"mean": None})
         method, k, steps, shots = names
         yield Verdict(method, k, steps, shots, most, min(mine, key=log), none)
+
+
+def print_memory(rows: Sequence[Record]) -> None:
+    """One line a K, memory, number of steps and of shots: the best beta, the rule's, and none."""
+    first = rows[0]
+    title = f"Memory among clients, {first['dataset']}, {first['setting']['rounds']:,} rounds, "
+    names = ("K", "steps", "shots", "best beta", "accuracy", "rule", "taken", "accuracy", "beta 1")
+    beta = lambda row: f"{row['setting']['beta']:g}"
+    number = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f} ± {row['std']:.1f}"
+    lines = [
+        (v.method, v.k, v.steps, v.shots, beta(v.best), number(v.best),
+         f"{v.rule['setting']['rule']:.2g}", beta(v.rule), number(v.rule), number(v.none))
+        for v in verdicts(rows)
+    ]  # fmt: skip
+    title += f"{first['seeds']} seeds; accuracy in percent"
+    print_table(title, ("method", *names), lines)
+
+
+def memory_figure(rows: Sequence[Record], path: Path) -> Path:
+    """A row of panels a memory and steps, a column a K: points below the best beta's accuracy."""
+    kind = lambda row: (row["method"], row["setting"]["steps"])
+    kinds = list(dict.fromkeys(map(kind, rows)))
+    ks = sorted({row["setting"]["k"] for row in rows})
+    figure, grid = panels(len(kinds), len(ks), (4.6 * len(ks) + 0.8, 2.9 * len(kinds)))
+    for line, (name, steps) in zip(grid, kinds, strict=True):
+        for axes, k in zip(line, ks, strict=True):
+            mine = [r for r in rows if kind(r) == (name, steps) and r["setting"]["k"] == k]
+            at = {(row["setting"]["beta"], row["setting"]["shots"]): row for row in mine}
+            betas, shots = (list(dict.fromkeys(axis)) for axis in zip(*at, strict=True))
+            means = np.array([[at[b, s]["mean"] for s in shots] for b in betas], float)
+            below = np.nanmax(means, axis=0) - means
+            text = lambda b, s, means=means: (
+                "lost" if np.isnan(means[b, s]) else f"{means[b, s]:.1f}"
+            )
+            rule = [at[betas[0], s]["setting"]["rule"] for s in shots]
+            image = heat_map(axes, below, betas, shots, rule, most=10, text=text)
+            word = "step" if steps == 1 else "steps"
+            axes.set_title(f"{name}, K = {k}, {steps} {word}", fontsize=9)
+            axes.set(xlabel="shots at test", ylabel="β (1: no memory)")
+    grid[0, 0].legend(loc="lower left", fontsize=7)
+    figure.colorbar(image, ax=grid, label="points below the best β", shrink=0.7)
+    return save(figure, path)

@@ -1,4 +1,4 @@
-"""What the authors' released federated code computes, where it is not one of our methods.
+"""What the authors' released federated code computes, where it differs from our methods.
 
 One draw of samples serves a whole round, so that all a client does to its first layer stays in the
 span of these few images x: W = W_r + c x, with c [images, hidden]. A round is run on c. Since
@@ -11,7 +11,7 @@ first-order gradients; not for exact curvature.
 
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from moml.models.networks import Model
 from moml.types import Algorithm, Hyper, Info, Key, Loss, Meta, Need, Params, Task, Visit
 
 Layers = tuple[Array, ...]  # [inputs, outputs] each
+Logits = Callable[[Params], Float[Array, "rows classes"]]
 
 
 def bare_mlp(*sizes: int) -> Model:
@@ -44,7 +45,7 @@ def bare_mlp(*sizes: int) -> Model:
         keys, normal = jax.random.split(key, len(shapes)), jax.nn.initializers.glorot_normal()
         return tuple(normal(k, shape) for k, shape in zip(keys, shapes, strict=True))
 
-    def predict(params: Layers, x: Any) -> Any:
+    def predict(params: Layers, x: Array) -> Float[Array, "rows out"]:
         return upper(flat(x) @ params[0], params[1:])
 
     return Model(init, predict)
@@ -56,7 +57,7 @@ def flat(x: Array) -> Array:
 
 
 def upper(z: Float[Array, "rows hidden"], layers: Layers) -> Float[Array, "rows out"]:
-    """What comes after the first layer."""
+    """The layers after the first one."""
     for layer in layers:
         z = jax.nn.elu(z) @ layer
     return z
@@ -71,14 +72,14 @@ def in_span(gram: Array, c: Array) -> Array:
 in_span.defvjp(lambda gram, c: (gram @ c, gram), lambda gram, dz: (jnp.zeros_like(gram), dz))
 
 
-def span_logits(layers: Layers, x: Float[Array, "rows inputs"]) -> tuple[Layers, Any]:
+def span_logits(layers: Layers, x: Float[Array, "rows inputs"]) -> tuple[Layers, Logits]:
     """The model on the span of x: (0, upper layers), and (c, upper layers) -> logits of all x."""
     first, rest = layers[0], layers[1:]
     z, gram = x @ first, x @ x.T
     return (jnp.zeros_like(z), *rest), lambda p: upper(z + in_span(gram, p[0]), p[1:])
 
 
-def picked(logits: Callable[[Params], Any], y: Array) -> Loss:
+def picked(logits: Logits, y: Array) -> Loss:
     """Mean cross-entropy over the rows that a batch marks with 1."""
 
     def loss(params: Params, mark: Float[Array, " rows"]) -> Float[Array, ""]:

@@ -1,47 +1,38 @@
 """The paper's third table: federated image classification, 50 clients, beside its controls."""
 
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from moml.algorithms.parts.schedule import constant
-from moml.paper.federated.cells import Cell, compose, decays_twice, rounds_in, with_quirks
-from moml.paper.federated.data import Drawn, Pool, Problem, drawn, half
-from moml.paper.federated.protocols import ALPHA, BETA, ETA, GRIDS, TEST_STEPS, Protocol
-from moml.paper.federated.score import Clients, Curves, reading, scorer
+from moml.paper.cells import Curve, train
+from moml.paper.federated import cells
+from moml.paper.federated.cells import TEST_STEPS, Cell, Protocol
+from moml.paper.federated.data import Clients, Curves, Problem, Rates, drawn, half, reading, scorer
+from moml.paper.search import best_first
 from moml.runs.client_scores import figures
 from moml.runtime.account import cost
 from moml.training.compose import init_key
-from moml.training.sweep import mean_of_seeds, means_to_choose_by, sweep
-from moml.types import Hyper, Meta
+from moml.training.rows import result_row
+from moml.types import Meta, Record
 
 EVERY, POINTS = 50, 10  # rounds between two scores (released); scores of a run (the others)
 Scores = dict[str, Curves]  # the test of a name -> all members' clients
-Test = Callable[[Meta, Any, bool], Scores]  # models, fine-tuning rates, whether clients' own
+# models, fine-tuning rates, whether each client has its own model -> scores
+Test = Callable[[Meta, Rates, bool], Scores]
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """A trained and tested cell."""
 
     cell: Cell
-    settings: list[dict[str, Any]]  # of each seed's member that is reported
-    lost: np.ndarray  # of these
-    rounds: int
-    stopped: int | None  # the round that was chosen, where one was
-    steps: int | None  # of fine-tuning; None: the mean over all steps
-    curve: list[tuple[int, np.ndarray]]  # rounds, accuracy of each seed
-    seen: Clients  # at the round that the protocol reports
-    unseen: Clients | None
+    rows: list[Record]  # one a metric, the accuracy first
+    curve: Curve  # rounds, accuracy of each seed
     bytes_a_round: int
-    samples: int
-    seconds: float  # training and its compilation, scoring not
 
 
 class Pick(NamedTuple):
@@ -51,7 +42,7 @@ class Pick(NamedTuple):
     points: Int[np.ndarray, " seeds"]
     steps: int | None = None  # of fine-tuning; None: the mean over all steps
 
-    def of(self, scores: list[Scores], test: str) -> Clients:
+    def of(self, scores: Sequence[Scores], test: str) -> Clients:
         """These members' clients in a test."""
         at = zip(self.points, self.members, strict=True)
         return reading(np.stack([scores[t][test][m] for t, m in at]), self.steps)
@@ -61,66 +52,54 @@ def run_cell(
     cell: Cell, problem: Problem, test: Test, *, seeds: int, budget: int, progress: bool
 ) -> Outcome:
     """Train a cell with all its settings and seeds at once, and score it on the way."""
-    p, plain, count = cell.switches, compose(cell, problem.loss), rounds_in(cell, budget)
-    began, scoring = time.monotonic(), 0.0
+    p, plain = cell.switches, cells.compose(cell, problem.loss)
+    count = cells.rounds_in(cell, budget)
     own = cell.method == "local"
-    at: list[int] = []
-    scores: list[Scores] = []
-
-    def on_chunk(done: int, meta: Meta, hyper: Hyper) -> None:
-        nonlocal scoring
-        start = time.monotonic()
-        at.append(done)
-        scores.append(test(meta, hyper.alpha, own))
-        scoring += time.monotonic() - start
-
-    every = EVERY if p.best_round else math.ceil(count / POINTS)
-    run = sweep(
-        with_quirks(plain, cell), problem.loss, problem.net.init, problem.train,
-        seeds=seeds, grid=grid_of(cell), iterations=count * cell.h,
-        schedule=decays_twice(max(1, count * cell.h)) if p.decays else constant,
-        chunk=max(1, every), on_chunk=on_chunk, progress=progress,
+    done = train(
+        cells.with_quirks(plain, cell), problem.loss, problem.net.init, problem.train,
+        seeds=seeds, grid=cells.grid_of(cell), iterations=count * cell.h,
+        schedule=cells.decays_twice(max(1, count * cell.h)) if p.decays else constant,
+        chunk=max(1, EVERY if p.best_round else math.ceil(count / POINTS)),
+        score=lambda meta, hyper: test(meta, hyper.alpha, own), progress=progress,
     )  # fmt: skip
-    if not count:
-        on_chunk(0, run.meta, run.hyper)
+    run = done.run
+    at, scores = zip(*done.curve or [(0, test(run.meta, run.hyper.alpha, own))], strict=True)
     pick = picked(scores, run.lost, seeds, p)
-    travels = cell.method not in ("untrained", "local")
+    used = {name: x for name, x in run.settings[pick.members[0]].items() if name != "seed"}
+    setting: Record = {"h": cell.h, "clients": cell.clients, "k": cell.k}
+    setting |= {"rounds": count, "split": cell.split}
+    setting |= {"stopped": at[pick.points[0]]} if p.tuned and count else {}
+    setting |= {"steps": pick.steps} if p.tuned else {}
+    setting |= used if count else {"alpha": used["alpha"]}
+    metrics = figures(*pick.of(scores, "seen"))
+    if "unseen" in scores[0]:
+        unseen = figures(*pick.of(scores, "unseen"))
+        metrics |= {f"{name}_unseen": values for name, values in unseen.items()}
+    rows = [
+        result_row(
+            table="federated", dataset=cell.dataset, setting=setting, method=cell.method,
+            protocol=cell.protocol, metric=name, values=values, lost=run.lost[pick.members],
+            printed=cell.printed if name == "accuracy" else (None, None),
+            samples=run.samples, iterations=count * cell.h, seconds=done.seconds,
+        )
+        for name, values in metrics.items()
+    ]  # fmt: skip
+    after = lambda one: reading(one["seen"][pick.members], pick.steps).after.mean(axis=1)
+    curve = [(done, after(one)) for done, one in zip(at, scores, strict=True)]
     once = cost(plain, problem.net.init(init_key(0)))
-    return Outcome(
-        cell=cell,
-        settings=[run.settings[member] for member in pick.members],
-        lost=run.lost[pick.members],
-        rounds=count,
-        stopped=at[pick.points[0]] if p.tuned and count else None,
-        steps=pick.steps,
-        curve=[
-            (done, reading(one["seen"][pick.members], pick.steps).after.mean(axis=1))
-            for done, one in zip(at, scores, strict=True)
-        ],
-        seen=pick.of(scores, "seen"),
-        unseen=pick.of(scores, "unseen") if "unseen" in scores[0] else None,
-        bytes_a_round=int(once.down + once.up) if travels else 0,
-        samples=run.samples,
-        seconds=time.monotonic() - began - scoring,
-    )
+    travels = cell.method not in ("untrained", "local")
+    return Outcome(cell, rows, curve, int(once.down + once.up) if travels else 0)
 
 
-def grid_of(cell: Cell) -> dict[str, list[float]]:
-    """Step sizes: the released code's, or all that are to be tried."""
-    memory = cell.method.startswith("localmoml")
-    if cell.switches.tuned:
-        return {name: list(values) for name, values in GRIDS[cell.method].items()}
-    return {"alpha": [ALPHA], "eta": [ETA]} | ({"beta": [BETA]} if memory else {})
-
-
-def picked(scores: list[Scores], lost: np.ndarray, seeds: int, p: Protocol) -> Pick:
+def picked(scores: Sequence[Scores], lost: np.ndarray, seeds: int, p: Protocol) -> Pick:
     """Tuned: one setting, round and number of steps for all seeds; else best round, or the last."""
     first, last = np.arange(seeds), np.full(seeds, len(scores) - 1)
     if p.tuned:
         found = np.stack([one["tuning"].mean(axis=1) for one in scores])  # [points, members, steps]
         found = np.moveaxis(found.reshape(len(scores), -1, seeds, found.shape[-1]), 2, -1)
-        each = means_to_choose_by(found, lost.reshape(-1, 1, seeds))
-        point, setting, step = np.unravel_index(np.argmax(each), each.shape)
+        gone = np.broadcast_to(lost.reshape(-1, 1, seeds), found.shape)
+        best = best_first(found.reshape(-1, seeds), gone.reshape(-1, seeds))[0]
+        point, setting, step = np.unravel_index(best, found.shape[:-1])
         return Pick(setting * seeds + first, np.full(seeds, point), int(step))
     steps = None if p.mean_of_steps else TEST_STEPS
     means = np.stack([reading(one["seen"], steps).after.mean(axis=1) for one in scores])
@@ -128,17 +107,14 @@ def picked(scores: list[Scores], lost: np.ndarray, seeds: int, p: Protocol) -> P
 
 
 def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
-    """Models and fine-tuning rates of all members -> how their clients fare, compiled once.
+    """Models and fine-tuning rates of all members -> what their clients score, compiled once.
 
-    Where models are the clients' own, those that never took part have none.
+    Where every client has its own model, those that never took part have none.
     """
     few = lambda rows, salt: drawn(rows, seeds, few=p.few_queries, salt=salt)
-    given: dict[str, tuple[Pool, Drawn]] = {}
-    if p.tuned:
-        for salt, name in enumerate(("tuning", "seen")):
-            given[name] = (problem.test, few(half(problem.test.rows, salt), salt + 1))
-    else:
-        given["seen"] = (problem.test, few(problem.test.rows, 2))
+    rows = problem.test.rows
+    parts = {"tuning": half(rows, 0), "seen": half(rows, 1)} if p.tuned else {"seen": rows}
+    given = {name: (problem.test, few(parts[name], 2 - (name == "tuning"))) for name in parts}
     if problem.unseen is not None:
         given["unseen"] = (problem.unseen, few(problem.unseen.rows, 0))
     programs = {
@@ -152,50 +128,3 @@ def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
         for (name, kind), program in programs.items()
         if kind == own
     }
-
-
-def metrics_of(outcome: Outcome) -> dict[str, Float[np.ndarray, " seeds"]]:
-    """All figures of a cell, one number a seed."""
-    metrics = figures(*outcome.seen)
-    if outcome.unseen is not None:
-        found = figures(*outcome.unseen)
-        metrics |= {f"{name}_unseen": values for name, values in found.items()}
-    return metrics
-
-
-def rows_of(outcome: Outcome) -> list[dict[str, Any]]:
-    """Result rows, one a metric, in the one form that all tables share."""
-    cell = outcome.cell
-    axes: dict[str, Any] = {"h": cell.h, "clients": cell.clients, "k": cell.k}
-    axes |= {"rounds": outcome.rounds, "split": cell.split}
-    if outcome.stopped is not None:
-        axes["stopped"] = outcome.stopped
-    if cell.switches.tuned:
-        axes["steps"] = outcome.steps
-    used = {name: value for name, value in outcome.settings[0].items() if name != "seed"}
-    setting = axes | used if outcome.rounds else axes | {"alpha": used["alpha"]}
-    rows = []
-    for name, values in metrics_of(outcome).items():
-        lost = outcome.lost | ~np.isfinite(values)
-        mean, std = mean_of_seeds(values, lost)
-        printed = cell.printed if name == "accuracy" else (None, None)
-        rows.append(
-            {
-                "table": "federated",
-                "dataset": cell.dataset,
-                "setting": setting,
-                "method": cell.method,
-                "protocol": cell.protocol,
-                "metric": name,
-                "mean": mean,
-                "std": std,
-                "seeds": len(values),
-                "lost": int(lost.sum()),
-                "paper_mean": printed[0],
-                "paper_std": printed[1],
-                "samples": outcome.samples,
-                "iterations": outcome.rounds * cell.h,
-                "seconds": round(outcome.seconds, 2),
-            }
-        )
-    return rows

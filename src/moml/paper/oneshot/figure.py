@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.paper.oneshot.plan import Cell
-from moml.paper.oneshot.score import episode
-from moml.paper.oneshot.table import Outcome, answers
-from moml.paper.oneshot.tasks import SPLIT, Problem
+from moml.paper.figures import band
+from moml.paper.oneshot.table import Cell, Outcome, answers
+from moml.paper.oneshot.tasks import SPLIT, Problem, episode
 from moml.report.figures import COLOURS, pyplot, save
 
 SHOWN = ("moml", "protonet-tuned", "moml-v1", "maml", "joint-tuned", "untrained")
@@ -29,36 +27,37 @@ def oneshot_figures(outcomes: Sequence[Outcome], problem: Problem, folder: Path)
     """All pictures that these outcomes allow."""
     cell, pictures = outcomes[0].cell, []
     name = f"{cell.dataset}-{cell.images}" + ("" if cell.split == SPLIT else f"-{cell.split}")
-    learning = [one for one in outcomes if one.cell.protocol == "released"]
+    released = {one.cell.method: one for one in outcomes if one.cell.protocol == "released"}
     curves = {
-        one.cell.method: one.scores.mean(axis=1) for one in learning if one.scores.shape[2] > 1
+        method: one.scores.mean(axis=1)
+        for method, one in released.items()
+        if one.scores.shape[2] > 1
     }
     if curves:
         pictures.append(learned_in_the_test(curves, cell, folder / f"released-{name}"))
-    strict = {
+    others = {
         one.cell.method: one for one in outcomes if one.cell.protocol != "released" and one.run
     }
-    chosen = [method for method in SHOWN if method in strict][:3]
+    chosen = [method for method in SHOWN if method in others][:3]
     if chosen:
         support, query = episode(problem.test, jax.random.key(2), jnp.zeros((), jnp.int32))
-        said = {method: answers(strict[method], support, query, problem) for method in chosen}
+        predicted = {method: answers(others[method], support, query, problem) for method in chosen}
         images = (np.asarray(support.x), np.asarray(query.x))
-        pictures.append(one_episode(images, said, folder / f"episode-{name}"))
+        pictures.append(one_episode(images, predicted, folder / f"episode-{name}"))
     return pictures
 
 
 def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path) -> Path:
     """Accuracy of the released test, episode by episode: a line a method."""
     figure, axes = pyplot().subplots(figsize=(7, 4.2), layout="constrained")
+    width = 5 if cell.setting.test >= 10 else 15
     for i, (label, seeds) in enumerate(curves.items()):
-        smooth = np.stack([_smoothed(seed, 5 if cell.setting.test >= 10 else 15) for seed in seeds])
-        at, control = np.arange(1, smooth.shape[1] + 1), label == "untrained"
+        smooth = np.stack([_smoothed(seed, width) for seed in seeds], axis=1)
+        control = label == "untrained"
         colour = "black" if control else COLOURS.get(label, f"C{i}")
         line = {"linestyle": (0, (1, 2)), "zorder": 9, "linewidth": 2.2} if control else {}
-        axes.plot(at, smooth.mean(0), label=label, color=colour, **line)
-        if control or len(curves) < 4:
-            low, high = smooth.min(axis=0), smooth.max(axis=0)
-            axes.fill_between(at, low, high, color=colour, alpha=0.12, linewidth=0)
+        alpha = 0.12 if control or len(curves) < 4 else 0.0
+        band(axes, list(enumerate(smooth, start=1)), colour, label, alpha=alpha, **line)
     axes.axhline(cell.chance, color="#999999", linewidth=1)
     axes.text(100, cell.chance + 0.7, "a guess", color="#777777", fontsize=8, ha="right")
     axes.set(
@@ -78,13 +77,14 @@ def _smoothed(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def one_episode(
-    images: tuple[np.ndarray, np.ndarray], said: Mapping[str, np.ndarray], path: Path
+    images: tuple[np.ndarray, np.ndarray], predicted: Mapping[str, np.ndarray], path: Path
 ) -> Path:
-    """Support above, queries below it, then what each method takes every query for."""
+    """Support above, queries below it, then the class that each method predicts for them."""
     support, query = images
-    ways, count = len(support), len(said)
-    rows: list[tuple[str, Any, Any]] = [("shown", support, None), ("asked", query, None)]
-    rows += [(label, support[answer], answer) for label, answer in said.items()]
+    ways, count = len(support), len(predicted)
+    rows: list[tuple[str, np.ndarray, np.ndarray | None]]
+    rows = [("shown", support, None), ("asked", query, None)]
+    rows += [(label, support[answer], answer) for label, answer in predicted.items()]
     size = 0.62 if ways > 10 else 1.0
     figure, grid = pyplot().subplots(
         2 + count, ways, figsize=(size * ways + 1.6, size * (2 + count) + 0.75), squeeze=False
@@ -92,12 +92,17 @@ def one_episode(
     figure.subplots_adjust(left=1.5 / (size * ways + 1.6), right=0.995, top=0.87, bottom=0.02,
                            hspace=0.12, wspace=0.08)  # fmt: skip
     for row, (label, pictures, answer) in zip(grid, rows, strict=True):
-        for i, axes in enumerate(row):
-            _show(axes, pictures[i])
-            if answer is None:
-                _frame(axes, "#bbbbbb", 0.8)
-            else:
-                _frame(axes, GOOD if answer[i] == i else BAD, 3.5)
+        for i, (axes, picture) in enumerate(zip(row, pictures, strict=True)):
+            grey = picture.shape[-1] == 1
+            shown = picture[..., 0] if grey else np.clip(picture, 0, 1)
+            axes.imshow(shown, cmap="gray_r" if grey else None)
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_visible(False)
+            right = answer is not None and answer[i] == i
+            colour, width = ("#bbbbbb", 0.8) if answer is None else (GOOD if right else BAD, 3.5)
+            box = {"fill": False, "linewidth": width, "edgecolor": colour}  # `save` hides spines
+            frame = pyplot().Rectangle((0, 0), 1, 1, transform=axes.transAxes, **box)
+            axes.add_patch(frame)
         share = "" if answer is None else f"\n{np.sum(answer == np.arange(ways))} of {ways}"
         row[0].set_ylabel(label + share, rotation=0, ha="right", va="center", fontsize=9)
     figure.suptitle(
@@ -105,18 +110,3 @@ def one_episode(
         "green right, orange wrong", fontsize=9,
     )  # fmt: skip
     return save(figure, path)
-
-
-def _show(axes: Any, picture: np.ndarray) -> None:
-    grey = picture.shape[-1] == 1
-    axes.imshow(
-        picture[..., 0] if grey else np.clip(picture, 0, 1), cmap="gray_r" if grey else None
-    )
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-
-
-def _frame(axes: Any, colour: str, width: float) -> None:
-    """A border drawn as a patch, since `save` hides two of the spines."""
-    box = {"transform": axes.transAxes, "fill": False, "linewidth": width, "edgecolor": colour}
-    axes.add_patch(pyplot().Rectangle((0, 0), 1, 1, **box))

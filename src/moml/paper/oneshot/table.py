@@ -1,45 +1,185 @@
 """The paper's second table: one-shot classification of Omniglot and CIFAR-100 by a small MLP."""
 
-import time
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+from jaxtyping import Float, Int, PyTree
 
+from moml.algorithms.parts.adapt import gradient_steps, named
+from moml.algorithms.parts.schedule import Schedule, cosine, decay_at
+from moml.algorithms.recipes import Method, method
 from moml.errors import ConfigError
-from moml.paper.oneshot.plan import Cell, Plan, plan_of
-from moml.paper.oneshot.score import EPISODES, accuracies, nearest_image
-from moml.paper.oneshot.tasks import Problem
-from moml.paper.sine import released
-from moml.training.sweep import Sweep, mean_of_seeds, sweep
-from moml.types import Hyper
+from moml.paper.cells import CONTROLS, Training, choose, compose, iterations_of, step_sizes, train
+from moml.paper.oneshot.tasks import SETTINGS, SPLIT, Problem, Setting, accuracies, nearest_image
+from moml.paper.protocols import PROTOCOLS, Protocol, Steps
+from moml.paper.released import with_repeats
+from moml.training.rows import result_row
+from moml.training.sweep import Sweep
+from moml.types import Adapt, Batch, Hyper, Meta, Record
+
+TEST_ALPHA = 0.05
+OFFERED = ("released", "paper", "strict")
+OURS = ("pixels", "joint-tuned", "protonet-tuned", "moml", "moml-memory")
+CHOSEN = Path(__file__).with_name("settings.json")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Cell:
+    """One figure of the table."""
+
+    protocol: str
+    dataset: str
+    method: str
+    images: str
+    split: int = SPLIT
+
+    @property
+    def switches(self) -> Protocol:
+        """The protocol's switches."""
+        return PROTOCOLS[self.protocol]
+
+    @property
+    def setting(self) -> Setting:
+        """The half of the table."""
+        return SETTINGS[self.dataset]
+
+    @property
+    def chance(self) -> float:
+        """The accuracy of a guess, in percent."""
+        return 100 / self.setting.ways
+
+
+class Tuned(NamedTuple):
+    """How a row beyond the paper's settings is trained: chosen on validation classes."""
+
+    method: str
+    eta: float
+    iterations: int
+    tasks_per_step: int
+    decay: float  # of the weights, in the outer rule
+    alpha: float = 0.01  # the start of learned step sizes; for joint training the one at test
+    beta: float | None = None  # None: the method's default, for moml the rule's
+    inner_steps: int = 1
+    both_ways: bool = True
+    leaves: str = ""  # the parameters that adapt, as a regular expression; all by default
+
+
+class Plan(NamedTuple):
+    """A cell, ready to be trained and tested."""
+
+    method: Method
+    grid: Mapping[str, Sequence[float]]
+    iterations: int
+    schedule: Schedule
+    test: Adapt
+    test_alpha: float | None = None  # None: what the run was trained with
+
+
+@cache
+def tuned() -> dict[str, dict[str, Tuned]]:
+    """The rows that the search chose: data set -> row -> how it is trained."""
+    rows = json.loads(CHOSEN.read_text())["rows"]
+    return {data: {name: Tuned(**how) for name, how in of.items()} for data, of in rows.items()}
+
+
+def names_of(protocol: str, dataset: str) -> tuple[str, ...]:
+    """The rows of a protocol's table."""
+    return (*CONTROLS, *SETTINGS[dataset].named, *(OURS if protocol == "strict" else ()))
+
+
+def cells(
+    protocol: str, dataset: str, methods: list[str] | None, images: str | None = None,
+    split: int = SPLIT,
+) -> list[Cell]:  # fmt: skip
+    """The cells of one data set's table, in its order."""
+    choose("protocol", [protocol], OFFERED)
+    choose("dataset", [dataset], [*SETTINGS])
+    seen = SETTINGS[dataset].images if images is None else images
+    chosen = choose(f"methods of {protocol}", methods, names_of(protocol, dataset))
+    return [Cell(protocol, dataset, name, seen, split) for name in chosen]
+
+
+def plan_of(cell: Cell, problem: Problem, budget: int | None = None) -> Plan:
+    """How a cell is trained and tested, under its protocol's switches."""
+    if cell.method in OURS:
+        return tuned_plan(tuned()[cell.dataset][cell.method], problem, budget)
+    p, name, setting = cell.switches, cell.method, cell.setting
+    steps = setting.named.get(name, Steps(setting.named["maml"].eta))
+    proto = {"features": problem.net.features, "outer": None} if name == "protonet" else {}
+    shape = {"n": problem.train.n, "tasks_per_step": 1, "k": 1}
+    chosen = compose(name, problem.loss, p, **shape, **proto)
+    budget = setting.iterations if budget is None else budget
+    iterations = iterations_of(name, budget, tasks=1, n=setting.train)
+    grid = step_sizes(name, steps, p)
+    later = decay_at(int((0.5 if proto else 0.75) * iterations))
+    if proto:
+        return Plan(chosen, grid, iterations, later, chosen.adaptation(1))
+    test = gradient_steps(problem.loss, setting.test_steps)
+    return Plan(chosen, grid, iterations, later, test, TEST_ALPHA)
+
+
+def not_step_sizes(meta: Meta) -> PyTree[bool]:
+    """What decays: the weights, not the logarithms of learned step sizes."""
+    return jax.tree.map(lambda size: not size, named("log_alpha")(meta))
+
+
+def tuned_plan(how: Tuned, problem: Problem, budget: int | None = None) -> Plan:
+    """Adam with a cosine schedule; classes start equal, step sizes learned by layer and step."""
+    decay = optax.add_decayed_weights(how.decay, mask=not_step_sizes)
+    shape: dict[str, Any] = {
+        "n": problem.train.n, "k": 1, "outer": optax.chain(optax.scale_by_adam(), decay),
+        "tasks_per_step": min(how.tasks_per_step, problem.train.n or 1),
+    }  # fmt: skip
+    iterations = how.iterations if budget is None else budget
+    tied, schedule = named("head"), cosine(max(1, iterations))
+    grid = {"eta": [how.eta], "alpha": [how.alpha]}
+    if how.beta is not None:
+        grid["beta"] = [how.beta]
+    if how.method == "joint":
+        chosen = method("fo-maml", problem.loss, **shape)
+        test = gradient_steps(problem.loss, how.inner_steps, tied=tied)
+        return Plan(chosen, grid | {"alpha": [0.0]}, iterations, schedule, test, how.alpha)
+    if how.method == "protonet":
+        shape["features"] = problem.net.features
+    else:
+        shape |= {"inner_steps": how.inner_steps, "step_sizes": "layer", "tied": tied,
+                  "leaves": named(how.leaves), "shots": 1, "test_steps": how.inner_steps,
+                  "both_ways": how.both_ways}  # fmt: skip
+    chosen = method(how.method, problem.loss, **shape)
+    return Plan(chosen, grid, iterations, schedule, chosen.adaptation(how.inner_steps))
+
+
+class Outcome(NamedTuple):
     """A trained and tested cell."""
 
     cell: Cell
-    plan: Plan | None
-    run: Sweep | None
-    scores: np.ndarray  # [seeds, tasks, episodes], percent
-    seconds: float  # training, compilation included, scoring not
+    rows: list[Record]
+    scores: Float[np.ndarray, "seeds tasks episodes"]  # percent
+    plan: Plan | None = None
+    run: Sweep | None = None
 
 
-def train(plan: Plan, problem: Problem, *, seeds: int, progress: bool) -> Sweep:
+def train_plan(plan: Plan, problem: Problem, *, seeds: int, progress: bool) -> Training:
     """All seeds side by side."""
-    return sweep(
-        plan.method, problem.loss, problem.net.init, problem.train,
-        seeds=seeds, grid=plan.grid, iterations=plan.iterations, schedule=plan.schedule,
-        progress=progress,
+    return train(
+        plan.method, problem.loss, problem.net.init, problem.train, seeds=seeds, grid=plan.grid,
+        iterations=plan.iterations, schedule=plan.schedule, progress=progress,
     )  # fmt: skip
 
 
-def score(plan: Plan, run: Sweep, problem: Problem, *, keeps_learning: bool, count: int) -> Any:
-    """The accuracy of every episode: [members, tasks, episodes]."""
-    each = accuracies(problem, plan.test, keeps_learning=keeps_learning, count=count)
+def score(
+    plan: Plan, run: Sweep, problem: Problem, **how: Any
+) -> Float[np.ndarray, "members tasks episodes"]:
+    """The accuracy of every episode; `how` goes to `accuracies`."""
+    each = accuracies(problem, plan.test, **how)
     return np.asarray(run.each(lambda meta, hyper: each(meta, tested_with(plan, hyper))))
 
 
@@ -54,54 +194,43 @@ def run_cell(
     cell: Cell, problem: Problem, *, seeds: int, budget: int | None, progress: bool
 ) -> Outcome:
     """Train a cell with all its seeds at once and test it."""
-    p, began = cell.switches, time.monotonic()
+    p = cell.switches
+    axes = {"ways": cell.setting.ways, "images": cell.images, "split": cell.split}
+    row = partial(
+        result_row, table="oneshot", dataset=cell.dataset, method=cell.method,
+        protocol=cell.protocol, metric="accuracy",
+        printed=cell.setting.printed.get(cell.method, (None, None)),
+    )  # fmt: skip
     if cell.method == "pixels":
-        return Outcome(cell, None, None, np.full((1, 1, 1), float(nearest_image(problem)())), 0.0)
+        scores = np.full((1, 1, 1), float(nearest_image(problem)()))
+        values = scores.mean(axis=(1, 2))
+        done = row(setting=axes, values=values, samples=0, iterations=0, seconds=0.0)
+        return Outcome(cell, [done], scores)
     if p.repeats:
-        train_, test_ = (released.with_repeats(tasks) for tasks in (problem.train, problem.test))
+        train_, test_ = (with_repeats(tasks) for tasks in (problem.train, problem.test))
         problem = problem._replace(train=train_, test=test_)
     plan = plan_of(cell, problem, budget)
-    run = train(plan, problem, seeds=seeds, progress=progress)
-    seconds = time.monotonic() - began
-    learns = p.keeps_learning and cell.method != "protonet"
-    count = 1 if p.keeps_learning and cell.method == "protonet" else EPISODES
-    scores = score(plan, run, problem, keeps_learning=learns, count=count)
-    return Outcome(cell, plan, run, scores, seconds)
+    run, _, seconds, _ = train_plan(plan, problem, seeds=seeds, progress=progress)
+    proto = cell.method == "protonet"  # it has no state to go on from
+    learning = {"count": 1} if proto else {"keeps_learning": True}
+    how = learning if p.keeps_learning else {}
+    scores = score(plan, run, problem, **how)
+    used = {name: getattr(run.hyper, name) for name in ("eta", "beta")}
+    done = row(
+        setting=axes | {name: round(float(np.asarray(x)[0]), 6) for name, x in used.items()},
+        values=scores.mean(axis=(1, 2)), lost=run.lost, samples=run.samples,
+        iterations=plan.iterations, seconds=seconds,
+    )  # fmt: skip
+    return Outcome(cell, [done], scores, plan, run)
 
 
-def answers(outcome: Outcome, support: Any, query: Any, problem: Problem) -> np.ndarray:
-    """What seed 0 takes the queries of one episode for, after adapting on its support."""
+def answers(
+    outcome: Outcome, support: Batch, query: Batch, problem: Problem
+) -> Int[np.ndarray, " queries"]:
+    """The classes that seed 0 predicts for the queries of one episode, after adapting."""
     plan, run = outcome.plan, outcome.run
     if plan is None or run is None:
-        raise ConfigError(f"{outcome.cell.method} has no network to ask")
+        raise ConfigError(f"{outcome.cell.method} has no network to predict with")
     meta, hyper = jax.tree.map(lambda leaf: leaf[0], (run.meta, run.hyper))
     mine = plan.test.merge(meta, plan.test.apply(meta, support, tested_with(plan, hyper)))
     return np.asarray(jnp.argmax(problem.net.predict(mine, query.x), axis=-1))
-
-
-def row_of(outcome: Outcome) -> dict[str, Any]:
-    """A result row, in the one form that all tables share."""
-    cell, run, plan = outcome.cell, outcome.run, outcome.plan
-    errors = outcome.scores.mean(axis=(1, 2))
-    lost = ~np.isfinite(errors) if run is None else run.lost | ~np.isfinite(errors)
-    mean, std = mean_of_seeds(errors, lost)
-    printed = cell.setting.printed.get(cell.method, (None, None))
-    used = {} if run is None else {"eta": run.hyper.eta, "beta": run.hyper.beta}
-    return {
-        "table": "oneshot",
-        "dataset": cell.dataset,
-        "setting": {"ways": cell.setting.ways, "images": cell.images, "split": cell.split}
-        | {name: round(float(np.asarray(value)[0]), 6) for name, value in used.items()},
-        "method": cell.method,
-        "protocol": cell.protocol,
-        "metric": "accuracy",
-        "mean": mean,
-        "std": std,
-        "seeds": len(errors),
-        "lost": int(lost.sum()),
-        "paper_mean": printed[0],
-        "paper_std": printed[1],
-        "samples": 0 if run is None else run.samples,
-        "iterations": 0 if plan is None else plan.iterations,
-        "seconds": round(outcome.seconds, 2),
-    }

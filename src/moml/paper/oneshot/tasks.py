@@ -1,22 +1,23 @@
-"""One-shot classification: the paper's settings and printed figures, the images and the tasks."""
+"""One-shot classification: the paper's settings, the images, the tasks and their two tests."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
 from moml.data import pools
 from moml.errors import ConfigError
 from moml.models import Model, accuracy, cross_entropy, mlp
-from moml.paper.sine.protocols import Steps
+from moml.paper.protocols import Steps
 from moml.tasks import episodes
 from moml.tasks.episodes import disjoint, parted
-from moml.types import Loss, Tasks
+from moml.types import Adapt, Batch, Hyper, Key, Loss, Meta, Params, Samples, Tasks
 
 SPLIT = 7  # seed of the classes' split and of the tasks: all rows and seeds of a table share them
 
@@ -64,7 +65,7 @@ SETTINGS = {
     ),
 }  # fmt: skip
 
-Look = Callable[[Any], Any]
+Look = Callable[[Array], Array]
 LOOKS: dict[str, Look] = {  # of Omniglot's pixels, ink 1 and paper 0
     "": lambda x: x,
     "paper": lambda x: 1 - x,  # as the publisher's files have it: paper 1, ink 0
@@ -89,7 +90,8 @@ def look_of(images: str) -> tuple[int, Look]:
     look = None if found is None else LOOKS.get(found[2] or "")
     if found is None or look is None or not 1 <= int(found[1]) <= 105:
         looks = ", ".join(filter(None, LOOKS))
-        raise ConfigError(f"images: a side from 1 to 105, or side-look ({looks}); given {images!r}")
+        allowed = f"a side from 1 to 105, or side-look ({looks})"
+        raise ConfigError(f"images must be {allowed}; got {images!r}")
     return int(found[1]), look
 
 
@@ -98,56 +100,109 @@ def images_of(dataset: str, side: int, folder: Path | None = None) -> np.ndarray
     return np.concatenate(pools(dataset, side, folder))
 
 
-def classes_of(pool: np.ndarray, setting: Setting, split: int = SPLIT) -> tuple[np.ndarray, ...]:
-    """Classes to train on, to test on, and the others: no class is in two of the three."""
-    train, test = setting.ways * setting.train, setting.ways * setting.test
-    sizes = (train, test, max(0, len(pool) - train - test))
-    return parted(pool, jax.random.key(split), sizes)
-
-
-def tables_of(setting: Setting, split: int = SPLIT) -> tuple[Any, Any]:
-    """The classes of every training and every test task, in the numbers of their own part."""
-    keys = jax.random.split(jax.random.key(split + 1))
-    sizes = (setting.train, setting.test)
-    ways = setting.ways
-    train, test = (disjoint(key, ways * n, ways, n) for key, n in zip(keys, sizes, strict=True))
-    return train, test
-
-
 def problem_of(
-    pool: np.ndarray,
-    setting: Setting,
-    look: Look = LOOKS[""],
-    fold: int | None = None,
+    pool: np.ndarray, setting: Setting, look: Look = LOOKS[""], fold: int | None = None,
     split: int = SPLIT,
-) -> Problem:
+) -> Problem:  # fmt: skip
     """The tasks of the table; with a `fold`, those that settings are chosen on.
 
-    Then the test classes are not touched. Where classes are left over, every fold is 10 tasks of
-    these; else a fold holds out as many training tasks as there are test tasks, and training has
-    the others.
+    No class is in two tasks. With a fold the test classes are not touched. Where classes are left
+    over, every fold is 10 tasks of these; else a fold holds out as many training tasks as there are
+    test tasks, and the others are trained on.
     """
-    ours, unseen, spare = classes_of(pool, setting, split)
-    train, test = tables_of(setting, split)
+    ways, n = setting.ways, setting.test
+    sizes = (ways * setting.train, ways * n)
+    rest = max(0, len(pool) - sum(sizes))
+    ours, unseen, spare = parted(pool, jax.random.key(split), (*sizes, rest))
+    keys = jax.random.split(jax.random.key(split + 1))
+    train, test = (  # the classes of every task, as numbers within their own part
+        disjoint(key, size, ways, size // ways) for key, size in zip(keys, sizes, strict=True)
+    )
     if fold is not None:
-        n = setting.test
-        if len(spare) >= setting.ways * n:
-            table = disjoint(jax.random.key(split + 2 + fold), len(spare), setting.ways, n)
-            unseen, test = spare, table
+        if len(spare) >= ways * n:
+            unseen, test = spare, disjoint(jax.random.key(split + 2 + fold), len(spare), ways, n)
         else:
             held = (np.arange(n) + n * fold) % setting.train
             unseen, test = ours, train[held]
             train = jnp.asarray(np.delete(np.asarray(train), held, axis=0))
     *_, high, wide, channels = pool.shape
-    net = mlp(high * wide * channels, 40, 40, setting.ways)
-    tasks = (episodes(ours, setting.ways, train), episodes(unseen, setting.ways, test))
+    net = mlp(high * wide * channels, 40, 40, ways)
+    tasks = (episodes(ours, ways, train), episodes(unseen, ways, test))
     seen = [each._replace(fetch=_looking(each, look)) for each in tasks]
     return Problem(net, cross_entropy(net.predict), accuracy(net.predict), *seen)
 
 
-def _looking(tasks: Tasks, look: Look) -> Any:
-    def fetch(ids: Any, rows: Any) -> Any:
+def _looking(tasks: Tasks, look: Look) -> Callable[[Int[Array, " tasks"], Samples], Samples]:
+    def fetch(ids: Int[Array, " tasks"], rows: Samples) -> Samples:
         batch = tasks.fetch(ids, rows)
         return batch._replace(x=look(batch.x))
 
     return fetch
+
+
+EPISODES, TEST = 100, 31  # of a test task; seed of what they draw
+Episode = tuple[Batch, Batch]
+Id = Int[Array, ""]
+
+
+def episode(tasks: Tasks, key: Key, task: Id) -> Episode:
+    """One image a class to adapt on, another to classify."""
+    drawn = tasks.draw(key, task[None], 2)
+    part = lambda cut: jax.tree.map(
+        lambda x: x[0], tasks.fetch(task[None], jax.tree.map(lambda x: x[:, cut], drawn))
+    )
+    return part(slice(1)), part(slice(1, None))
+
+
+def _keys(task: Id, count: int) -> Key:
+    return jax.random.split(jax.random.fold_in(jax.random.key(TEST), task), count)
+
+
+def accuracies(
+    problem: Problem, adapt: Adapt, *, keeps_learning: bool = False, count: int = EPISODES
+) -> Callable[[Meta, Hyper], Float[Array, "tasks episodes"]]:
+    """The accuracy of every episode of every test task, in percent.
+
+    Strict: each episode starts from the meta-model. With `keeps_learning` each starts from where
+    the one before ended, as in the released test; the meta-model is then plain parameters.
+    """
+    tasks, right = problem.test, problem.right
+
+    def answer(meta: Meta, key: Key, task: Id, hyper: Hyper) -> tuple[Params, Float[Array, ""]]:
+        support, query = episode(tasks, key, task)
+        mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
+        return mine, right(mine, query)
+
+    def of_task(meta: Meta, task: Id, hyper: Hyper) -> Float[Array, " episodes"]:
+        keys = _keys(task, count)
+        if keeps_learning:
+            return jax.lax.scan(lambda now, key: answer(now, key, task, hyper), meta, keys)[1]
+        alone = lambda key: answer(meta, key, task, hyper)[1]
+        return jax.lax.map(alone, keys, batch_size=min(count, 10))
+
+    def each(meta: Meta, hyper: Hyper) -> Float[Array, "tasks episodes"]:
+        ids = jnp.arange(tasks.n or 0, dtype=jnp.int32)
+        return jax.vmap(of_task, (None, 0, None))(meta, ids, hyper)
+
+    return each
+
+
+def nearest_image(problem: Problem) -> Callable[[], Float[Array, ""]]:
+    """A control that learns nothing: every query gets the class of the nearest support image.
+
+    Squared distance of the pixels, the strict test's episodes.
+    """
+    tasks = problem.test
+
+    def one(key: Key, task: Id) -> Float[Array, ""]:
+        support, query = episode(tasks, key, task)
+        s, q = (batch.x.reshape(len(batch.x), -1) for batch in (support, query))
+        near = jnp.argmin(jnp.sum(s**2, 1)[None] - 2 * q @ s.T, axis=1)
+        right = support.y[near] == query.y
+        return 100 * jnp.mean(right.astype(q.dtype))
+
+    def whole() -> Float[Array, ""]:
+        of_task = lambda i: jnp.mean(jax.lax.map(lambda key: one(key, i), _keys(i, EPISODES)))
+        return jnp.mean(jax.vmap(of_task)(jnp.arange(tasks.n or 0, dtype=jnp.int32)))
+
+    return jax.jit(whole)

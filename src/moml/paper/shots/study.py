@@ -5,25 +5,53 @@ eta x beta x seeds for each K and label noise gives every cell of the picture.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.random import uniform
+from jaxtyping import Array, Float
 
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.parts.schedule import decay_at
 from moml.algorithms.single.matching import match_beta
-from moml.paper.shots.families import family, training
+from moml.paper.cells import train
 from moml.paper.sine.score import LOSS, NET, TESTED_WITH
-from moml.training.sweep import sweep
-from moml.types import Batch
+from moml.tasks import sine, unseen_sine
+from moml.tasks.sine import Curve, curves
+from moml.types import Batch, Key, Meta, Tasks
+
+Box = tuple[tuple[float, float], ...]  # (low, high) of each parameter
+FAMILIES: dict[str, tuple[Curve, Box]] = {  # functions of x with parameters drawn from a box
+    "bump": (  # a hill or a valley somewhere
+        lambda p, x: p[0] * jnp.exp(-0.5 * ((x - p[1]) / p[2]) ** 2),
+        ((-5.0, 5.0), (-3.0, 3.0), (0.7, 2.0)),
+    ),
+    "ramp": (  # from one level to another, gently or all at once
+        lambda p, x: p[0] * jnp.tanh(p[2] * (x - p[1])) + p[3],
+        ((1.0, 4.0), (-3.0, 3.0), (0.4, 2.0), (-1.0, 1.0)),
+    ),
+}
+
+
+def family(name: str, key: Key, n: int, noise: float = 0.0) -> Tasks:
+    """n tasks of a family, drawn by the key."""
+    if name == "sine":
+        return unseen_sine(key, n, noise=noise)
+    curve, box = FAMILIES[name]
+    keys = jax.random.split(key, len(box))
+    columns = [uniform(k, (n,), minval=a, maxval=b) for k, (a, b) in zip(keys, box, strict=True)]
+    return curves(curve, jnp.stack(columns, axis=1), noise=noise)
+
 
 SHOTS = (1, 2, 5, 10, 20, 50)
 TEST_TASKS, QUERIES = 500, 100
 SEED = 31337  # of the test tasks; not those of the sine table
+Score = Callable[[Meta], Float[Array, "members shots steps"]]
 
 
 class Place(NamedTuple):
@@ -34,6 +62,12 @@ class Place(NamedTuple):
     k: int
     noise: float
     iterations: int
+
+    def tasks(self) -> Tasks:
+        """The training tasks: the paper's 25 waves, or n of any family."""
+        if (self.family, self.n) == ("sine", 25):
+            return sine(noise=self.noise)
+        return family(self.family, jax.random.key(7), self.n, self.noise)
 
 
 @dataclass(frozen=True)
@@ -77,26 +111,29 @@ FULL = Plan(
 
 
 class Surface(NamedTuple):
-    """One sweep's errors, the mean over seeds; where a seed was lost, inf."""
+    """One sweep's errors."""
 
     place: Place
-    betas: np.ndarray  # [beta], descending
-    etas: np.ndarray  # [eta]
-    errors: np.ndarray  # [beta, eta, shots, steps]
-    spread: np.ndarray  # the same, standard deviation over seeds
-    lost: np.ndarray  # [beta, eta], seeds that diverged
+    betas: Float[np.ndarray, " betas"]  # descending
+    etas: Float[np.ndarray, " etas"]
+    values: Float[np.ndarray, "betas etas shots steps seeds"]  # NaN where a seed was lost
     samples: int
     seconds: float
     both_ways: bool = False
 
     @property
-    def best(self) -> np.ndarray:
-        """[beta, shots, steps]: each beta at its best eta."""
+    def errors(self) -> Float[np.ndarray, "betas etas shots steps"]:
+        """The mean over seeds; inf where one was lost."""
+        return np.nan_to_num(self.values.mean(axis=-1), nan=np.inf)
+
+    @property
+    def best(self) -> Float[np.ndarray, "betas shots steps"]:
+        """Each beta at its best eta."""
         return self.errors.min(axis=1)
 
 
-def tests(place: Place, steps: tuple[int, ...]) -> tuple[Any, float]:
-    """Errors [shots, steps] of meta-models, and that of always answering zero.
+def tests(place: Place, steps: tuple[int, ...]) -> tuple[Score, float]:
+    """The errors of meta-models, and that of always answering zero.
 
     Support labels are as noisy as those of training; the labels that are scored are clean.
     """
@@ -108,8 +145,7 @@ def tests(place: Place, steps: tuple[int, ...]) -> tuple[Any, float]:
     query = Batch(samples.x[:, max(SHOTS) :], samples.y[:, max(SHOTS) :])
     once = gradient_steps(LOSS)
 
-    def along(meta: Any, few: Batch, many: Batch) -> Any:
-        """One task's errors after the numbers of steps that are asked for."""
+    def along(meta: Meta, few: Batch, many: Batch) -> Float[Array, " steps"]:
         errors = []
         for step in range(1, max(steps) + 1):
             meta = once.merge(meta, once.apply(meta, few, TESTED_WITH))
@@ -117,7 +153,7 @@ def tests(place: Place, steps: tuple[int, ...]) -> tuple[Any, float]:
                 errors.append(LOSS(meta, many))
         return jnp.stack(errors)
 
-    def mean(meta: Any, shots: int) -> Any:
+    def mean(meta: Meta, shots: int) -> Float[Array, " steps"]:
         support = Batch(samples.x[:, :shots], noisy[:, :shots])
         return jnp.mean(jax.vmap(along, (None, 0, 0))(meta, support, query), axis=0)
 
@@ -132,33 +168,18 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     bare = lambda shots: match_beta(place.k, shots, both_ways=plan.both_ways, floor=0.0)
     rule = [round(bare(shots), 4) for shots in SHOTS]
     betas = sorted({*plan.betas, *rule}, reverse=True)
-    done = sweep(
-        "moml-v1",
-        LOSS,
-        NET.init,
-        training(place.family, place.n, place.noise),
-        seeds=plan.seeds,
-        grid={"beta": betas, "eta": list(plan.etas)},
-        iterations=place.iterations,
-        schedule=decay_at(place.iterations * 3 // 4),
-        progress=progress,
-        k=place.k,
-        both_ways=plan.both_ways,
-        outer=optax.scale_by_adam(),
-    )
+    done = train(
+        "moml-v1", LOSS, NET.init, place.tasks(), seeds=plan.seeds,
+        grid={"beta": betas, "eta": plan.etas}, iterations=place.iterations,
+        schedule=decay_at(place.iterations * 3 // 4), progress=progress, k=place.k,
+        both_ways=plan.both_ways, outer=optax.scale_by_adam(),
+    )  # fmt: skip
     score, _ = tests(place, plan.steps)
-    shape = (len(betas), len(plan.etas), plan.seeds)
-    errors = np.asarray(score(done.meta), float).reshape(*shape, len(SHOTS), len(plan.steps))
-    lost = done.lost.reshape(shape).sum(axis=2)
-    mean = np.where(lost[..., None, None] > 0, np.inf, errors.mean(axis=2))
+    errors = np.asarray(score(done.run.meta), float)
+    errors[done.run.lost] = np.nan
+    errors = errors.reshape(len(betas), len(plan.etas), plan.seeds, len(SHOTS), len(plan.steps))
+    values, seconds = np.moveaxis(errors, 2, -1), time.monotonic() - began
+    samples = done.run.samples
     return Surface(
-        place,
-        np.array(betas),
-        np.array(plan.etas),
-        np.nan_to_num(mean, nan=np.inf),
-        errors.std(axis=2),
-        lost,
-        done.samples,
-        time.monotonic() - began,
-        plan.both_ways,
+        place, np.array(betas), np.array(plan.etas), values, samples, seconds, plan.both_ways
     )

@@ -1,17 +1,23 @@
-"""What the surfaces say: ways to choose beta against the best beta of every cell; rows in and out.
+"""What the surfaces show: ways to choose beta against the best beta of every cell; rows in and out.
 
 A cell is a number of shots and of steps on one surface. Cells where no beta does better than always
 answering zero (so many steps on so few samples help nobody) are left out, and counted.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from moml.algorithms.single.matching import match_beta
 from moml.errors import DataError
+from moml.paper.figures import heat_map, panels
 from moml.paper.shots.study import SHOTS, Place, Plan, Surface, tests
+from moml.report.figures import save
+from moml.training.rows import result_row
+from moml.types import Record
 
 Way = Callable[[Surface, int, int], float]  # surface, shots, steps -> beta
 
@@ -34,6 +40,14 @@ WAYS: dict[str, Way] = {
     "maml": lambda found, shots, steps: 1.0,
     "beta = 0.1": lambda found, shots, steps: 0.1,
 }
+
+
+def raised(power: float) -> Way:
+    """The rule to a power."""
+    return lambda found, shots, steps: max(0.1, bare(found, shots) ** power)
+
+
+POWERS = {f"{power:7}": raised(power) for power in (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)}
 
 
 def excess(betas: np.ndarray, errors: np.ndarray, beta: float, useless: float) -> float:
@@ -59,108 +73,118 @@ class Verdict(NamedTuple):
     worst: float
 
 
-def verdicts(surfaces: list[Surface], plan: Plan) -> list[Verdict]:
+def verdicts(
+    surfaces: Sequence[Surface], plan: Plan, ways: Mapping[str, Way] = WAYS
+) -> list[Verdict]:
     """Every way at every number of steps."""
     useless = {found.place: tests(found.place, plan.steps)[1] for found in surfaces}
     out = []
-    for t, steps in enumerate(plan.steps):
-        for name, way in WAYS.items():
-            over = [
-                excess(f.betas, f.best[:, s, t], way(f, shots, steps), useless[f.place])
-                for f in surfaces for s, shots in enumerate(SHOTS)
-            ]  # fmt: skip
-            cells = int(np.isfinite(over).sum())
-            mean, worst = (np.nanmean(over), np.nanmax(over)) if cells else (np.nan, np.nan)
-            out.append(Verdict(name, steps, cells, float(mean), float(worst)))
-    return out
-
-
-POWERS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)
-
-
-def powers(surfaces: list[Surface], plan: Plan) -> list[tuple[int, list[float]]]:
-    """For each number of steps: the mean excess of the rule to so high a power, POWERS in turn."""
-    useless = {found.place: tests(found.place, plan.steps)[1] for found in surfaces}
-
-    def mean(t: int, power: float) -> float:
-        beta = lambda f, shots: max(0.1, bare(f, shots) ** power)
+    for (t, steps), (name, way) in itertools.product(enumerate(plan.steps), ways.items()):
         over = [
-            excess(f.betas, f.best[:, s, t], beta(f, shots), useless[f.place])
+            excess(f.betas, f.best[:, s, t], way(f, shots, steps), useless[f.place])
             for f in surfaces for s, shots in enumerate(SHOTS)
         ]  # fmt: skip
-        return float(np.nanmean(over)) if np.isfinite(over).any() else float("nan")
-
-    return [(steps, [mean(t, p) for p in POWERS]) for t, steps in enumerate(plan.steps)]
+        cells = int(np.isfinite(over).sum())
+        mean, worst = (np.nanmean(over), np.nanmax(over)) if cells else (np.nan, np.nan)
+        out.append(Verdict(name, steps, cells, float(mean), float(worst)))
+    return out
 
 
 def floors(found: Surface, shots: int = 50) -> list[tuple[float, float, float, float]]:
     """For each eta: the best beta for many shots, its error, and the least beta within 10 %."""
-    out = []
-    for eta, column in zip(found.etas, found.errors[:, :, SHOTS.index(shots), 0].T, strict=True):
-        near = found.betas[column <= 1.1 * column.min()]
-        out.append(
-            (float(eta), float(found.betas[column.argmin()]), float(column.min()), float(near[-1]))
-        )
-    return out
+    errors, betas = found.errors[:, :, SHOTS.index(shots), 0], found.betas
+    least = errors.min(axis=0)
+    near = [float(betas[column][-1]) for column in (errors <= 1.1 * least).T]
+    best = betas[errors.argmin(axis=0)].tolist()
+    return list(zip(found.etas.tolist(), best, least.tolist(), near, strict=True))
 
 
-def rows_of(found: Surface, plan: Plan) -> list[dict[str, Any]]:
-    """A row a cell of the heat map."""
-    rows = []
-    for (b, e, s, t), mean in np.ndenumerate(found.errors):
-        setting = {"n": found.place.n, "k": found.place.k, "noise": found.place.noise}
-        setting |= {"beta": float(found.betas[b]), "eta": float(found.etas[e])}
-        setting |= {"both_ways": found.both_ways}
-        kept = np.isfinite(mean)
-        rows.append(
-            {
-                "table": "shots",
-                "dataset": found.place.family,
-                "setting": setting | {"shots": SHOTS[s], "steps": plan.steps[t]},
-                "method": "maml" if found.betas[b] == 1 else "moml-v1",
-                "protocol": "strict",
-                "metric": "test_error",
-                "mean": float(mean) if kept else None,
-                "std": float(found.spread[b, e, s, t]) if kept else None,
-                "seeds": plan.seeds,
-                "lost": int(found.lost[b, e]),
-                "paper_mean": None,
-                "paper_std": None,
-                "samples": found.samples,
-                "iterations": found.place.iterations,
-                "seconds": round(found.seconds, 2),
-            }
-        )
+def rows_of(found: Surface, plan: Plan) -> list[Record]:
+    """A row a cell of the heat map; without a mean where a seed was lost."""
+    place, rows = found.place, []
+    for b, e, s, t in np.ndindex(found.values.shape[:-1]):
+        setting = {
+            "n": place.n, "k": place.k, "noise": place.noise, "beta": float(found.betas[b]),
+            "eta": float(found.etas[e]), "both_ways": found.both_ways, "shots": SHOTS[s],
+            "steps": plan.steps[t],
+        }  # fmt: skip
+        row = result_row(
+            table="shots", dataset=place.family, setting=setting, metric="test_error",
+            method="maml" if found.betas[b] == 1 else "moml-v1", values=found.values[b, e, s, t],
+            samples=found.samples, iterations=place.iterations, seconds=found.seconds,
+        )  # fmt: skip
+        rows.append(row | ({"mean": None, "std": None} if row["lost"] else {}))
     return rows
 
 
-def _place(row: dict[str, Any]) -> Place:
+def _place(row: Record) -> Place:
     setting = row["setting"]
     return Place(row["dataset"], setting["n"], setting["k"], setting["noise"], row["iterations"])
 
 
-def surfaces_of(rows: Any) -> tuple[list[Surface], Plan]:
+def surfaces_of(rows: object) -> tuple[list[Surface], Plan]:
     """Rows of a file back into surfaces, to be judged and drawn without training again."""
     if not rows or not isinstance(rows, list):
-        raise DataError("there are no rows to judge")
+        raise DataError("rows must be a list with at least one row")
     try:
-        together: dict[Place, list[dict[str, Any]]] = {}
+        by_place: dict[Place, list[Record]] = {}
         for row in rows:
-            together.setdefault(_place(row), []).append(row)
+            by_place.setdefault(_place(row), []).append(row)
         steps = sorted({row["setting"]["steps"] for row in rows})
         surfaces = []
-        for place, mine in together.items():
+        for place, mine in by_place.items():
             axis = lambda name, mine=mine: np.array(sorted({row["setting"][name] for row in mine}))
-            betas, etas = axis("beta")[::-1], axis("eta")
-            shape = (len(betas), len(etas), len(SHOTS), len(steps))
-            values = lambda name, mine=mine, shape=shape: np.array(
-                [row[name] for row in mine], float
-            ).reshape(shape)
-            errors = np.nan_to_num(values("mean"), nan=np.inf)
-            lost = values("lost")[:, :, 0, 0].astype(int)
-            both = mine[0]["setting"].get("both_ways", False)
-            last = (mine[0]["samples"], mine[0]["seconds"], both)
-            surfaces.append(Surface(place, betas, etas, errors, values("std"), lost, *last))
+            betas, etas, first = axis("beta")[::-1], axis("eta"), mine[0]
+            values = np.array([row["values"] for row in mine], float)
+            values = values.reshape(len(betas), len(etas), len(SHOTS), len(steps), -1)
+            about = (first["samples"], first["seconds"], first["setting"]["both_ways"])
+            surfaces.append(Surface(place, betas, etas, values, *about))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(f"these are not rows of `moml reproduce shots`: {error}") from error
     return surfaces, Plan(steps=tuple(steps), seeds=rows[0]["seeds"])
+
+
+def shots_figure(surfaces: Sequence[Surface], path: Path) -> Path:
+    """A panel a K and noise; colour is the excess over the best beta for that many shots."""
+    noises = sorted({found.place.noise for found in surfaces})
+    ks = sorted({found.place.k for found in surfaces})
+    figure, grid = panels(len(noises), len(ks), (4.4 * len(ks), 3.6 * len(noises)))
+    for found in surfaces:
+        axes = grid[noises.index(found.place.noise), ks.index(found.place.k)]
+        error = found.best[:, :, 0]
+        over = 100 * (error / error.min(axis=0) - 1)
+        number = lambda value: "best" if value == 0 else ">999" if value > 999 else f"{value:.0f}"
+        text = lambda b, s, over=over, number=number: number(over[b, s])
+        rule = [bare(found, s) for s in SHOTS]
+        image = heat_map(axes, over, found.betas, SHOTS, rule, most=100, text=text, fontsize=6.5)
+        axes.set_title(f"K = {found.place.k}, label noise {found.place.noise:g}", fontsize=10)
+        axes.set(xlabel="shots at test", ylabel="β (1 is MAML)")
+    grid[0, 0].legend(loc="lower left", fontsize=7)
+    figure.colorbar(image, ax=grid, label="% above the best β's error", shrink=0.7)
+    return save(figure, path)
+
+
+def print_verdicts(surfaces: Sequence[Surface], plan: Plan) -> None:
+    """How far each way to choose beta is from the best one, and where the floor lies."""
+    by_size = lambda found: (found.place.family, found.place.n, found.place.iterations)
+    for size in dict.fromkeys(map(by_size, surfaces)):
+        name, n, iterations = size
+        print(f"{name}, n = {n}, {iterations} iterations: per cent above the best beta's error")
+        for verdict in verdicts([found for found in surfaces if by_size(found) == size], plan):
+            print(
+                f"  {verdict.steps:2} steps  {verdict.name:<14} mean {verdict.mean:6.1f}  worst "
+                f"{verdict.worst:5.0f}   ({verdict.cells} cells)"
+            )
+    noises = sorted({found.place.noise for found in surfaces})
+    families = dict.fromkeys(found.place.family for found in surfaces)
+    for noise, family in itertools.product(noises, families):
+        mine = [f for f in surfaces if (f.place.noise, f.place.family) == (noise, family)]
+        print(f"{family}, label noise {noise:g}: the same for the rule to the power of")
+        print(" " * 10 + "".join(POWERS))
+        for steps, line in itertools.groupby(verdicts(mine, plan, POWERS), lambda one: one.steps):
+            print(f"  {steps:2} steps" + "".join(f"{one.mean:7.1f}" for one in line))
+    for found in surfaces:
+        if (found.place.family, found.place.k, found.place.noise) == ("sine", 1, 0.0):
+            print(f"the floor, 50 shots, n = {found.place.n}, {found.place.iterations} iterations:")
+            for eta, best, error, least in floors(found):
+                print(f"  eta {eta:<7g} best beta {best:<7g} (error {error:.3f}), 10 % {least:g}")

@@ -1,12 +1,8 @@
 """The search that gives `strict` its step sizes: every method over a grid, on validation tasks."""
 
-import json
 import math
-import platform
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,17 +11,19 @@ import optax
 
 from moml.algorithms.parts.schedule import constant, decay_at
 from moml.algorithms.single.matching import match_beta
-from moml.errors import ConfigError, DataError
+from moml.errors import ConfigError
+from moml.paper import search as grids
+from moml.paper.cells import Number, iterations_of, train
 from moml.paper.sine.score import LOSS, NET, SHOTS, STEPS, VALIDATION, unseen_error
-from moml.paper.sine.table import iterations_of
-from moml.storage.files import write_text
+from moml.paper.sine.table import B, N
 from moml.tasks import sine
 from moml.training.progress import bar
-from moml.training.sweep import mean_of_seeds, sweep
+from moml.types import Record
 
 ETA = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
 BETA = [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0]
 ADAM = {"outer": optax.scale_by_adam()}
+KEYS = {"test", "steps", "tables"}  # of the file
 
 
 class Variant(NamedTuple):
@@ -62,37 +60,24 @@ class Found(NamedTuple):
 
     variant: Variant
     k: int
-    rows: list[dict[str, Any]]
-    seconds: float
+    rows: list[Record]
 
 
 def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool) -> Found:
     """Train the whole grid with all seeds as one program; rank by the error on validation tasks."""
-    began = time.monotonic()
-    iterations = iterations_of(variant.method, k, budget)
-    done = sweep(
-        variant.method,
-        LOSS,
-        NET.init,
-        sine(),
-        seeds=seeds,
-        grid=variant.grid,
-        iterations=iterations,
-        schedule=constant if variant.method == "bspiderboost" else decay_at(iterations * 3 // 4),
-        progress=progress,
-        k=k,
-        **variant.options,
-    )
-    errors = np.asarray(unseen_error(VALIDATION)(done.meta)).reshape(-1, seeds)
-    lost = done.lost.reshape(-1, seeds)
-    rows = []
-    for i, (error, gone) in enumerate(zip(errors, lost, strict=True)):
-        setting = {name: done.settings[i * seeds][name] for name in variant.grid}
-        gone = gone | ~np.isfinite(error)
-        mean, std = (None, None) if gone.any() else mean_of_seeds(error, gone)
-        rows.append(setting | {"mean": mean, "std": std, "lost": int(gone.sum())})
-    rows.sort(key=lambda row: np.inf if row["mean"] is None else row["mean"])
-    return Found(variant, k, rows, time.monotonic() - began)
+    iterations = iterations_of(variant.method, budget, tasks=B, n=N)
+    decays = variant.method != "bspiderboost"
+
+    def evaluate(fixed: dict[str, Number], grid: grids.Lists) -> grids.Scores:
+        run = train(
+            variant.method, LOSS, NET.init, sine(), seeds=seeds, grid=grid, iterations=iterations,
+            schedule=decay_at(iterations * 3 // 4) if decays else constant, progress=progress,
+            k=k, **variant.options,
+        ).run  # fmt: skip
+        errors = np.asarray(unseen_error(VALIDATION)(run.meta))
+        return errors.reshape(-1, seeds), run.lost.reshape(-1, seeds)
+
+    return Found(variant, k, grids.search(variant.grid, evaluate, swept=variant.grid, sign=-1))
 
 
 def search_all(variants: Sequence[Variant], k: int, seeds: int, budget: int) -> Iterator[Found]:
@@ -106,10 +91,8 @@ def search_all(variants: Sequence[Variant], k: int, seeds: int, budget: int) -> 
             yield found
 
 
-def best(
-    found: Found, keep: Callable[[dict[str, Any]], bool] = lambda row: True
-) -> dict[str, float]:
-    """The step sizes of the best row that `keep` lets through."""
+def best(found: Found, keep: Callable[[Record], bool] = lambda row: True) -> dict[str, float]:
+    """The step sizes of the best row that `keep` accepts."""
     row = next((row for row in found.rows if row["mean"] is not None and keep(row)), None)
     if row is None:
         raise ConfigError(f"{found.variant.label}, k = {found.k}: every setting lost a seed")
@@ -131,37 +114,16 @@ def steps_of(found: Found) -> dict[str, dict[str, float]]:
     return {} if "," in label else {label: best(found)}
 
 
-def add_to(content: dict[str, Any], tables: list[Found], command: str) -> dict[str, Any]:
-    """The file that `strict` reads, with these tables in the place of older ones of their kind."""
-    device = jax.devices()[0]
-    machine = f"{device.device_kind}, jax {jax.__version__}, Python {platform.python_version()}"
+def add_to(content: Record, found: Found, command: str) -> Record:
+    """The file that `strict` reads, with this table in the place of an older one of its kind."""
     steps = {name: dict(of_k) for name, of_k in content.get("steps", {}).items()}
-    shown = {(table["variant"], table["k"]): table for table in content.get("tables", [])}
-    for found in tables:
-        for name, sizes in steps_of(found).items():
-            steps.setdefault(name, {})[str(found.k)] = sizes
-        shown[found.variant.label, found.k] = {
-            "variant": found.variant.label,
-            "k": found.k,
-            "command": command,
-            "machine": machine,
-            "best": found.rows[:3],
-        }
+    for name, sizes in steps_of(found).items():
+        steps.setdefault(name, {})[str(found.k)] = sizes
+    tables = {(table["variant"], table["k"]): table for table in content.get("tables", [])}
+    about: Record = {"variant": found.variant.label, "k": found.k, "command": command}
+    tables[about["variant"], found.k] = about | {
+        "machine": grids.machine(),
+        "best": found.rows[:3],
+    }
     test = f"{SHOTS} shots, {STEPS} steps, validation tasks of seed {VALIDATION}"
-    return {"test": test, "steps": steps, "tables": list(shown.values())}
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """What an earlier search left, to be added to; nothing where there is no file."""
-    try:
-        found = json.loads(path.read_text()) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read step sizes from {path}: {error}") from error
-    if not isinstance(found, dict) or not {"steps", "tables"} >= set(found) - {"test"}:
-        raise DataError(f"{path} does not hold step sizes: give another file, or remove it")
-    return found
-
-
-def write_settings(content: dict[str, Any], path: Path) -> None:
-    """Put the file down whole."""
-    write_text(json.dumps(content, indent=1) + "\n", path)
+    return {"test": test, "steps": steps, "tables": list(tables.values())}

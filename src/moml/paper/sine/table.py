@@ -1,11 +1,10 @@
 """The paper's first table: sine regression, every method, K = 1 and 3."""
 
 import json
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,30 +12,50 @@ import jax.numpy as jnp
 import numpy as np
 
 from moml.algorithms.parts.schedule import constant, decay_at
-from moml.algorithms.recipes import Method, method
+from moml.algorithms.recipes import Method
 from moml.errors import ConfigError
-from moml.paper.sine import released
-from moml.paper.sine.protocols import NAMED, PRINTED, PROTOCOLS, Protocol, Steps
+from moml.paper.cells import CONTROLS, Curve, choose, iterations_of, step_sizes, train
+from moml.paper.cells import compose as composed
+from moml.paper.protocols import PROTOCOLS, Protocol, Steps
 from moml.paper.sine.score import (
     FINAL,
     LOSS,
     NET,
     SHOTS,
     STEPS,
-    TEST,
-    TESTED_WITH,
     error_on_five_waves,
-    example_waves,
     objective_of,
     unseen_error,
 )
 from moml.tasks import sine
-from moml.training.sweep import Sweep, mean_of_seeds, sweep
-from moml.types import Batch, Params
+from moml.training.rows import result_row
+from moml.training.sweep import Sweep
+from moml.types import Params, Record
 
-CONTROLS = ("untrained", "joint")
 OURS = ("moml", "moml-searched")
 SETTINGS = Path(__file__).with_name("settings.json")
+N, B = 25, 3  # tasks; of these, visited at each step
+
+# Test error and milliseconds per iteration as printed: method -> K -> (mean, std, ms).
+PRINTED = {
+    "maml": {1: (0.889, 0.021, 1.713), 3: (0.321, 0.015, 1.729)},
+    "reptile": {1: (1.212, 0.054, 1.380), 3: (1.132, 0.028, 1.430)},
+    "nasa": {1: (0.361, 0.010, 17.524), 3: (0.214, 0.050, 17.608)},
+    "bspiderboost": {1: (1.300, 0.104, 3.960), 3: (0.650, 0.042, 4.159)},
+    "moml-v1": {1: (0.291, 0.012, 2.180), 3: (0.196, 0.068, 2.294)},
+    "moml-v2": {1: (0.448, 0.012, 7.863), 3: (0.268, 0.026, 8.016)},
+    "localmoml": {1: (0.462, 0.043, 2.556), 3: (0.170, 0.020, 2.624)},
+}
+# The step sizes that the released code names, for `released` and `paper`.
+NAMED = {
+    "maml": {1: Steps(0.001), 3: Steps(0.005)},
+    "reptile": {1: Steps(0.05), 3: Steps(0.1)},
+    "nasa": {1: Steps(0.05, 0.5, 0.1), 3: Steps(0.05, 0.5, 0.1)},
+    "bspiderboost": {1: Steps(0.001), 3: Steps(0.001)},
+    "moml-v1": {1: Steps(0.005, 0.3), 3: Steps(0.01, 0.5)},
+    "moml-v2": {1: Steps(0.005, 0.1), 3: Steps(0.01, 0.1)},
+    "localmoml": {1: Steps(0.005, 0.3), 3: Steps(0.01, 0.5)},
+}
 
 
 @dataclass(frozen=True)
@@ -53,17 +72,19 @@ class Cell:
         """The protocol's switches."""
         return PROTOCOLS[self.protocol]
 
+    @property
+    def printed(self) -> tuple[float | None, float | None, float | None]:
+        """The paper's mean, standard deviation and milliseconds per iteration."""
+        return PRINTED.get(self.method, {}).get(self.k, (None, None, None))
 
-@dataclass(frozen=True)
-class Outcome:
+
+class Outcome(NamedTuple):
     """A trained and tested cell."""
 
     cell: Cell
+    rows: list[Record]
     run: Sweep
-    curve: list[tuple[int, np.ndarray]]  # samples drawn, objective of each seed
-    errors: np.ndarray  # [seeds]
-    iterations: int
-    seconds: float  # training, compilation included, scoring not
+    curve: Curve  # samples drawn, objective of each seed
     ms: float | None  # milliseconds per iteration and run, compiled, all seeds at once
 
 
@@ -73,7 +94,7 @@ def names_of(protocol: str) -> tuple[str, ...]:
 
 
 @cache
-def searched() -> dict[str, Any]:
+def searched() -> dict[str, dict[str, dict[str, float]]]:
     """The step sizes that `moml reproduce search` found on validation tasks."""
     return json.loads(SETTINGS.read_text())["steps"]
 
@@ -81,25 +102,19 @@ def searched() -> dict[str, Any]:
 def steps_of(protocol: str, name: str, k: int) -> Steps:
     """Step sizes of a cell: named by the released code, or found by our search."""
     if protocol == "strict":
-        known = {"untrained": "joint"}.get(name, name)
-        found = searched().get(known, {}).get(str(k))
-        if found is None:
-            tried = sorted(searched().get(known, {}))
-            raise ConfigError(f"no searched step sizes for {name} at k = {k}; known k: {tried}")
-        return Steps(**found)
-    like = "maml" if name in CONTROLS else name
-    if k not in NAMED[like]:
-        raise ConfigError(f"{protocol} has step sizes for k = 1 and k = 3; given k = {k}")
-    return NAMED[like][k]
+        of_k = searched().get({"untrained": "joint"}.get(name, name), {})
+        known = {int(k): Steps(**sizes) for k, sizes in of_k.items()}
+    else:
+        known = NAMED["maml" if name in CONTROLS else name]
+    if k not in known:
+        raise ConfigError(f"{protocol} has step sizes of {name} for k in {[*known]}; got k = {k}")
+    return known[k]
 
 
 def cells(protocol: str, ks: list[int], methods: list[str] | None) -> list[Cell]:
     """The cells of a table, in its order."""
-    known = names_of(protocol)
-    for name in methods or ():
-        if name not in known:
-            raise ConfigError(f"unknown method {name!r}; {protocol} has: {', '.join(known)}")
-    chosen = [name for name in known if methods is None or name in methods]
+    choose("protocol", [protocol], [*PROTOCOLS])
+    chosen = choose(f"methods of {protocol}", methods, names_of(protocol))
     return [Cell(protocol, name, k, steps_of(protocol, name, k)) for k in ks for name in chosen]
 
 
@@ -113,129 +128,40 @@ def recorded_init() -> Params:
     return eqx.tree_at(where, blank, [jnp.asarray(saved[name], float) for name in names])
 
 
-def iterations_of(name: str, k: int, budget: int) -> int:
-    """Iterations on the samples of `budget` iterations of MAML, as the released code counts."""
-    match name:
-        case "untrained":
-            return 0
-        case "nasa":
-            return max(1, budget * 3 // 25)
-        case "localmoml":  # whole rounds of H = 5, each of which draws K0 = 2K samples more
-            return max(1, int(budget // 1.4) // 5) * 5
-        case "bspiderboost":
-            return max(1, int(budget * 3 // (10 / 3 + 3 * 2 / 3)))
-    return budget
-
-
 def compose(cell: Cell, budget: int = 40_000) -> Method:
     """The method of a cell, with its protocol's switches, for so many iterations."""
-    p, name = cell.switches, cell.method
-    shape: dict[str, Any] = {"n": 25, "tasks_per_step": 3, "k": cell.k}
-    match name:
-        case "untrained" | "joint":  # joint training is MAML at alpha = 0
-            chosen = method("fo-maml", LOSS, **shape)
-        case "moml" | "moml-searched":
-            users = {"shots": SHOTS, "test_steps": STEPS, "iterations": max(1, budget)}
-            chosen = method("moml", LOSS, **shape, **users)
-        case _:
-            chosen = method(name, LOSS, **shape, **p.options(name))
-    return released.with_quirks(chosen, name, LOSS, p)
+    users = {"shots": SHOTS, "test_steps": STEPS, "iterations": max(1, budget)}
+    options = {"n": N, "tasks_per_step": B, "k": cell.k} | (users if cell.method in OURS else {})
+    return composed(cell.method, LOSS, cell.switches, **options)
 
 
 def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int = 10) -> Outcome:
     """Train a cell with all its seeds at once and test it."""
-    p, steps = cell.switches, cell.steps
-    chosen = compose(cell, budget)
-    iterations = iterations_of(cell.method, cell.k, budget)
-    grid = {
-        "eta": [released.eta_of(cell.method, steps, p)],
-        "beta": [chosen.beta if cell.method == "moml" else steps.beta],
-        "gamma": [steps.gamma],
-        "alpha": [0.0 if cell.method == "joint" else 0.01],
-    }
-    count = -(-iterations // chosen.algorithm.iterations)  # calls of `step`
-    decays = cell.method != "bspiderboost"
-    objective = objective_of()
-    curve: list[tuple[int, np.ndarray]] = []
-    clock = {"start": time.monotonic(), "scoring": 0.0, "first": 0.0}
-
-    def score(step: int, meta: Any, hyper: Any) -> None:
-        began = time.monotonic()
-        clock["first"] = clock["first"] or began
-        curve.append((step, np.asarray(objective(meta))))
-        clock["scoring"] += time.monotonic() - began
-
-    init = recorded_init() if p.shared_init else None
-    done = sweep(
-        chosen,
-        LOSS,
-        NET.init if init is None else lambda key: init,
-        sine(),
-        seeds=seeds,
-        grid=grid,
-        iterations=iterations,
-        schedule=decay_at(max(0, int(0.75 * count) - 1) * chosen.algorithm.iterations)
-        if decays
-        else constant,
-        chunk=max(1, -(-count // points)),
-        on_chunk=score,
-        progress=progress,
-    )
-    ended = time.monotonic()
-    steady = ended - clock["first"] - clock["scoring"]
-    after = count - (curve[0][0] if curve else 0)
-    per_call = chosen.algorithm.iterations * seeds
-    ms = 1e3 * steady / (after * per_call) if after and iterations else None
-    drawn = done.samples / max(1, count)
-    seconds = ended - clock["start"] - clock["scoring"]
-    gone = lambda step: done.lost & (done.lost_at < step)
-    curve = [(round(step * drawn), np.where(gone(step), np.nan, error)) for step, error in curve]
-    return Outcome(cell, done, curve, final_errors(cell, done), iterations, seconds, ms)
-
-
-def final_errors(cell: Cell, done: Sweep) -> np.ndarray:
-    """Test error of each seed under the cell's protocol."""
-    test = error_on_five_waves() if cell.switches.five_waves else unseen_error(FINAL)
-    return np.asarray(test(done.meta))
-
-
-def printed_ms(cell: Cell) -> float | None:
-    """The paper's milliseconds per iteration."""
-    return PRINTED.get(cell.method, {}).get(cell.k, (None, None, None))[2]
-
-
-def fitted(outcome: Outcome) -> np.ndarray:
-    """What seed 0 predicts on the example waves after adapting to each: [5, points]."""
-    few, many = example_waves()
-
-    def wave(meta: Any, few: Batch, x: Any) -> Any:
-        return NET.predict(TEST.merge(meta, TEST.apply(meta, few, TESTED_WITH)), x)[:, 0]
-
-    first = jax.tree.map(lambda leaf: leaf[0], outcome.run.meta)
-    return np.asarray(jax.jit(jax.vmap(wave, (None, 0, 0)))(first, few, many.x))
-
-
-def row_of(outcome: Outcome) -> dict[str, Any]:
-    """A result row, in the one form that all tables share."""
-    cell, run = outcome.cell, outcome.run
-    lost = run.lost | ~np.isfinite(outcome.errors)
-    mean, std = mean_of_seeds(outcome.errors, lost)
-    printed = PRINTED.get(cell.method, {}).get(cell.k, (None, None, None))
-    used = asdict(cell.steps) | {"beta": float(np.asarray(run.hyper.beta)[0])}
-    return {
-        "table": "sine",
-        "dataset": "sine",
-        "setting": {"k": cell.k, "eta": used["eta"], "beta": round(used["beta"], 6)},
-        "method": cell.method,
-        "protocol": cell.protocol,
-        "metric": "test_error",
-        "mean": mean,
-        "std": std,
-        "seeds": len(run.settings),
-        "lost": int(lost.sum()),
-        "paper_mean": printed[0],
-        "paper_std": printed[1],
-        "samples": run.samples,
-        "iterations": outcome.iterations,
-        "seconds": round(outcome.seconds, 2),
-    }
+    p, chosen = cell.switches, compose(cell, budget)
+    iterations = iterations_of(cell.method, budget, tasks=B, n=N)
+    a_call = chosen.algorithm.iterations
+    calls = -(-iterations // a_call)  # of `step`
+    grid = step_sizes(cell.method, cell.steps, p)
+    if cell.method == "moml":
+        grid["beta"] = [chosen.beta]
+    later = decay_at(max(0, int(0.75 * calls) - 1) * a_call)
+    init, objective = recorded_init() if p.shared_init else None, objective_of()
+    done = train(
+        chosen, LOSS, NET.init if init is None else lambda key: init, sine(), seeds=seeds,
+        grid=grid, iterations=iterations, chunk=max(1, -(-calls // points)),
+        schedule=constant if cell.method == "bspiderboost" else later,
+        score=lambda meta, hyper: np.asarray(objective(meta)), progress=progress,
+    )  # fmt: skip
+    run, after = done.run, calls - done.curve[0][0] if done.curve else 0
+    test = error_on_five_waves() if p.five_waves else unseen_error(FINAL)
+    beta = round(float(np.asarray(run.hyper.beta)[0]), 6)
+    row = result_row(
+        table="sine", dataset="sine", setting={"k": cell.k, "eta": cell.steps.eta, "beta": beta},
+        method=cell.method, protocol=cell.protocol, metric="test_error",
+        values=np.asarray(test(run.meta)), lost=run.lost, printed=cell.printed,
+        samples=run.samples, iterations=iterations, seconds=done.seconds,
+    )  # fmt: skip
+    drawn = run.samples / max(1, calls)
+    curve = [(round(step * drawn), values) for step, values in done.finite_curve()]
+    ms = 1e3 * done.steady / (after * a_call * seeds) if after else None
+    return Outcome(cell, [row], run, curve, ms)

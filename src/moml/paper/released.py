@@ -1,4 +1,4 @@
-"""What the authors' released code computes where it is not one of our methods.
+"""What the authors' released code computes where it differs from our methods.
 
 Its meta-gradient is first-order and runs through the moving average, so that a memory's gradient is
 scaled: by beta for v1, NASA and LocalMOML (there we fold beta into eta), and for v2, whose idle
@@ -7,23 +7,21 @@ replacement, one after the other.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
+from jaxtyping import Array, Float, Int, PyTree
 
 from moml.algorithms.parts.memory import Lazy, take
 from moml.algorithms.parts.personal import personal_step
 from moml.algorithms.recipes import Method
 from moml.algorithms.single.moml import State, fill, mean, norm
 from moml.algorithms.single.spider import Cycle, bspiderboost
-from moml.paper.sine.protocols import Protocol, Steps
+from moml.paper.protocols import Protocol, Steps
 from moml.types import (
     Adapt,
     Algorithm,
-    Batch,
     Hyper,
     Info,
     Key,
@@ -31,32 +29,30 @@ from moml.types import (
     Memory,
     Need,
     Params,
+    Samples,
     Task,
     Tasks,
     Visit,
 )
 
-Weight = Callable[[Any, Any], Any]  # store, id -> the scale of this task's gradient
+Id = Int[Array, ""]
+Weight = Callable[[PyTree, Id], Float[Array, ""]]  # store, id -> the scale of this task's gradient
 
 
-def one(store: Any, task: Any) -> Any:
-    """No scale."""
-    return jnp.ones(())
-
-
-def leak(store: Lazy, task: Any) -> Any:
-    """How much of v2's memory still hangs on w in the graph: 1 - (1 - beta)^(steps since)."""
+def leak(store: Lazy, task: Id) -> Float[Array, ""]:
+    """How much of v2's memory still depends on w in the graph: 1 - (1 - beta)^(steps since)."""
     then = take(store.touched, task[None])
     return 1 - jnp.exp((store.now.high - then.high) + (store.now.low - then.low))[0]
 
 
 def in_turn(
-    loss: Loss, adapt: Adapt, memory: Memory, need: Need, *, weight: Weight = one, once: bool
-) -> Algorithm:
-    """A step that takes its tasks one after the other, so that an id may come twice.
+    loss: Loss, adapt: Adapt, memory: Memory, need: Need, *, weight: Weight | None = None,
+    once: bool,
+) -> Algorithm:  # fmt: skip
+    """A step that takes its tasks one after the other, so that an id may occur twice.
 
-    Then its memory moves twice (v1), or it is passed over (`once`, v2); the sum of gradients is
-    divided by B all the same.
+    Then its memory moves twice (v1), or the second visit is skipped (`once`, v2); the sum of
+    gradients is divided by B in both cases.
     """
     visit_one = personal_step(loss, adapt, memory)
 
@@ -68,11 +64,12 @@ def in_turn(
         meta = state.meta
         earlier = jnp.tril(visit.ids[:, None] == visit.ids[None, :], -1).any(axis=1)
 
-        def turn(store: Any, at: Any) -> Any:
+        def turn(store: PyTree, at: tuple[Id, Task, Array]) -> tuple[PyTree, PyTree]:
             task, samples, again = at
             row = jax.tree.map(lambda x: x[0], memory.read(store, task[None]))
             done = visit_one(meta, row, samples, hyper)
-            scale = weight(store, task) * jnp.where(once & again, 0.0, 1.0)
+            scale = jnp.where(once & again, 0.0, 1.0)
+            scale *= 1.0 if weight is None else weight(store, task)
             written = memory.write(store, task[None], jax.tree.map(lambda x: x[None], done.u))
             store = jax.tree.map(lambda new, old: jnp.where(once & again, old, new), written, store)
             return store, (optax.tree.scale(scale, done.delta), done.loss)
@@ -98,11 +95,10 @@ def with_quirks(chosen: Method, name: str, loss: Loss, p: Protocol) -> Method:
         more = lambda need: need._replace(replace=True)
         needs = jax.tree.map(more, algorithm.needs, is_leaf=is_need)
         algorithm = algorithm._replace(needs=needs)
-        if name == "moml-v1":
-            algorithm = in_turn(loss, adapt, chosen.memory, needs, once=False)
-        if name == "moml-v2":
-            weight = leak if p.leak else one
-            algorithm = in_turn(loss, adapt, chosen.memory, needs, weight=weight, once=True)
+        if name in ("moml-v1", "moml-v2"):
+            v2 = name == "moml-v2"
+            weight = leak if v2 and p.leak else None
+            algorithm = in_turn(loss, adapt, chosen.memory, needs, weight=weight, once=v2)
     return chosen._replace(algorithm=algorithm)
 
 
@@ -113,29 +109,17 @@ def eta_of(name: str, steps: Steps, p: Protocol) -> float:
 
 
 def with_repeats(tasks: Tasks) -> Tasks:
-    """The same tasks, each sample of a visit drawn by itself: one may come twice."""
+    """The same tasks, each sample of a visit drawn independently, so that one may occur twice."""
 
-    def draw(key: Key, ids: Any, size: int) -> Any:
-        each = jax.vmap(lambda key: tasks.draw(key, ids, 1), out_axes=1)(
-            jax.random.split(key, size)
-        )
+    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Samples:
+        one = lambda key: tasks.draw(key, ids, 1)
+        each = jax.vmap(one, out_axes=1)(jax.random.split(key, size))
         return jax.tree.map(lambda x: x[:, :, 0], each)
 
     return tasks._replace(draw=draw)
 
 
 def halves(task: Task) -> tuple[Task, Task]:
-    """BSpiderBoost's two points see other samples of the same tasks: half of them each."""
+    """BSpiderBoost's two points use different samples of the same tasks: half of them each."""
     half = lambda second: jax.tree.map(lambda x: jnp.split(x, 2, axis=1)[second], task)
     return half(0), half(1)
-
-
-def five_waves() -> tuple[Batch, Batch]:
-    """The released test: five fixed waves, 10 points to adapt on that are among the 100 scored."""
-    waves = [np.random.RandomState(i) for i in range(5)]
-    drawn = np.array([(r.uniform(1, 5), r.uniform(np.pi / 5, np.pi)) for r in waves])
-    x = np.random.RandomState(2021).uniform(-5, 5, 100)
-    y = drawn[:, :1] * np.sin(drawn[:, 1:] + x)
-    scored = Batch(np.broadcast_to(x, y.shape)[..., None], y[..., None])
-    whole = Batch(*(jnp.asarray(part, float) for part in scored[:2]))
-    return Batch(whole.x[:, :10], whole.y[:, :10]), whole

@@ -1,0 +1,98 @@
+"""What the cells of all tables share: the choice of methods, their composition, one training."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import PyTree
+
+from moml.algorithms.recipes import Method, method
+from moml.config.problems import one_of
+from moml.paper.protocols import Protocol, Steps
+from moml.paper.released import eta_of, with_quirks
+from moml.training.sweep import Sweep, sweep
+from moml.types import Hyper, Loss, Meta
+
+ALPHA = 0.01
+CONTROLS = ("untrained", "joint")
+Grid = dict[str, list[float]]
+Number = int | float
+Curve = Sequence[tuple[Number, np.ndarray]]  # abscissa, one value a seed
+
+
+def choose(name: str, given: Iterable[str] | None, known: Sequence[str]) -> list[str]:
+    """Those of `known` that are given, in the order of the table; all of them if None.
+
+    >>> choose("methods", ["nasa", "maml"], ["maml", "nasa", "moml"])
+    ['maml', 'nasa']
+    """
+    for each in given or ():
+        one_of(name, each, known)
+    return [each for each in known if given is None or each in given]
+
+
+def compose(name: str, loss: Loss, p: Protocol, **options: Any) -> Method:
+    """The method of a row under a protocol; both controls are MAML, `joint` with alpha = 0."""
+    known = {"untrained": "fo-maml", "joint": "fo-maml", "moml-searched": "moml"}.get(name, name)
+    chosen = method(known, loss, **p.options(known), **options)
+    return with_quirks(chosen, name, loss, p)
+
+
+def step_sizes(name: str, steps: Steps, p: Protocol) -> Grid:
+    """The step sizes of a row under a protocol, as a grid of one setting."""
+    alpha = 0.0 if name == "joint" else ALPHA
+    sizes = {"eta": eta_of(name, steps, p), "beta": steps.beta, "gamma": steps.gamma}
+    return {name: [value] for name, value in sizes.items()} | {"alpha": [alpha]}
+
+
+def iterations_of(name: str, budget: int, *, tasks: int, n: int) -> int:
+    """Iterations on the samples of `budget` iterations of MAML, as the released code counts.
+
+    MAML visits `tasks` of the n tasks at each of them.
+    """
+    match name:
+        case "untrained":
+            return 0
+        case "nasa":  # all n tasks at every iteration
+            return max(1, budget * tasks // n)
+        case "localmoml":  # whole rounds of H = 5, each of which draws K0 = 2K samples more
+            return max(1, int(budget // 1.4) // 5) * 5
+        case "bspiderboost":
+            return max(1, int(budget * 3 // (10 / 3 + 3 * 2 / 3)))
+    return budget
+
+
+class Training(NamedTuple):
+    """A trained cell: all its seeds and settings, with their scores on the way."""
+
+    run: Sweep
+    curve: list[tuple[int, PyTree]]  # calls of `step` so far, score
+    seconds: float  # compilation included, scoring not
+    steady: float  # the same after the first stretch, which compiles
+
+    def finite_curve(self) -> Curve:
+        """The curve of one score a seed, NaN from its divergence on."""
+        gone = lambda step: self.run.lost & (self.run.lost_at < step)
+        return [(step, np.where(gone(step), np.nan, value)) for step, value in self.curve]
+
+
+def train(
+    *given: Any, score: Callable[[Meta, Hyper], PyTree] | None = None, **options: Any
+) -> Training:
+    """Call `sweep` with these arguments, and `score` after every stretch."""
+    began, scoring = time.monotonic(), 0.0
+    first = began
+    curve: list[tuple[int, PyTree]] = []
+
+    def on_chunk(step: int, meta: Meta, hyper: Hyper) -> None:
+        nonlocal first, scoring
+        start = time.monotonic()
+        first = first if curve else start
+        if score is not None:
+            curve.append((step, score(meta, hyper)))
+        scoring += time.monotonic() - start
+
+    run = sweep(*given, on_chunk=on_chunk, **options)
+    ended = time.monotonic()
+    return Training(run, curve, ended - began - scoring, ended - first - scoring)
