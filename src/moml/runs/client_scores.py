@@ -71,7 +71,8 @@ def rows_of(row: Record, groups: list[Group]) -> list[Record]:
     """Result rows like `row`: the figures of each group, then both accuracies of every client."""
 
     def like(metric: str, value: float, **setting: Any) -> Record:
-        return row | {"metric": metric, "mean": value, "setting": row["setting"] | setting}
+        setting = row["setting"] | setting
+        return row | {"metric": metric, "mean": value, "values": [value], "setting": setting}
 
     of_all = [
         like(metric, value, group=group.name, clients=len(group.after))

@@ -28,6 +28,7 @@ from moml.storage.folder import Lock, versions
 from moml.storage.metrics import COST, START, read, tensorboard_x
 from moml.training.compose import hyper_of, init_key
 from moml.training.fit import Learner
+from moml.training.rows import result_row
 from moml.types import Params
 
 
@@ -206,24 +207,17 @@ def row_of(
     config: Config, job: Job, values: Sequence[float | None], setting: Record, seconds: float
 ) -> Record:
     """A result row: the last scores, one of each seed."""
-    kept = [value for value in values if value is not None]
-    return {
-        "table": "train",
-        "dataset": kind_of(config.problem),
-        "setting": {"k": config.k, "shots": config.shots, "steps": config.test_steps} | setting,
-        "method": config.method,
-        "protocol": "strict",
-        "metric": job.metric,
-        "mean": float(np.mean(kept)) if kept else None,
-        "std": float(np.std(kept)) if kept else None,
-        "seeds": len(values),
-        "lost": len(values) - len(kept),
-        "paper_mean": None,
-        "paper_std": None,
-        "samples": job.samples(job.steps),
-        "iterations": config.iterations,
-        "seconds": round(seconds, 2),
-    }
+    return result_row(
+        table="train",
+        dataset=kind_of(config.problem),
+        setting={"k": config.k, "shots": config.shots, "steps": config.test_steps} | setting,
+        method=config.method,
+        metric=job.metric,
+        values=values,
+        samples=job.samples(job.steps),
+        iterations=config.iterations,
+        seconds=seconds,
+    )
 
 
 def last_row(config: Config, job: Job, folder: Path, seconds: float) -> Record:

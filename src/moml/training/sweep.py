@@ -27,6 +27,8 @@ from moml.training.compose import (
 )
 from moml.training.fit import all_finite, chunks, first_bad
 from moml.training.progress import bar
+from moml.training.rows import mean_of_seeds as mean_of_seeds
+from moml.training.rows import means_to_choose_by as means_to_choose_by
 from moml.types import Hyper, Key, Loss, Meta, Params, Tasks
 
 
@@ -172,27 +174,3 @@ def surviving(
     newly, lost_at = ~ok & (lost_at < 0), np.array(lost_at)
     lost_at[newly] = [begin + first_bad(row) for row in losses[newly]]
     return keep(jnp.asarray(lost_at < 0), meta, good), lost_at
-
-
-def mean_of_seeds(values: np.ndarray, lost: np.ndarray) -> tuple[float | None, float | None]:
-    """Mean and standard deviation (ddof 0) over the members that were not lost; None if all were.
-
-    >>> mean_of_seeds(np.array([1.0, 3.0, np.nan]), np.array([False, False, True]))
-    (2.0, 1.0)
-    """
-    kept = np.asarray(values)[~np.asarray(lost)]
-    return (float(kept.mean()), float(kept.std())) if kept.size else (None, None)
-
-
-def means_to_choose_by(values: np.ndarray, lost: np.ndarray) -> np.ndarray:
-    """Means over the seeds that were not lost, [..., seeds] -> [...]; -inf where more were lost.
-
-    A setting that loses fewer seeds than another is better, whatever the others reach.
-
-    >>> means_to_choose_by(np.array([[1.0, 3.0], [5.0, 9.0]]), np.array([[True, False]] * 2))
-    array([3., 9.])
-    """
-    left = np.broadcast_to(~np.asarray(lost), values.shape)
-    count = left.sum(axis=-1)
-    means = np.where(left, values, 0.0).sum(axis=-1) / np.maximum(count, 1)
-    return np.where((count == count.max()) & (count > 0), means, -np.inf)

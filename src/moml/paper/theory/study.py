@@ -25,7 +25,7 @@ from moml.training.check import make_hyper
 from moml.training.compose import run_key
 from moml.training.fit import chunks
 from moml.training.progress import bar
-from moml.training.sweep import mean_of_seeds
+from moml.training.rows import result_row
 from moml.types import Hyper, Need
 
 B, K, K0, H = 3, 1, 5, 5
@@ -189,29 +189,22 @@ def measure(
 def rows_of(m: Measured) -> list[dict[str, Any]]:
     """Result rows, in the one form that all tables share; one a reading."""
     lost = ~np.isfinite(m.readings["gap_at_average"])
-    rows = []
-    for metric, values in m.readings.items():
-        mean, std = mean_of_seeds(values, lost | ~np.isfinite(values))
-        rows.append(
-            {
-                "table": "theory",
-                "dataset": "logistic",
-                "setting": {"k": K} | m.used | {"s2": m.s2},
-                "method": m.line.label,
-                "protocol": "paper" if m.s2 == "independent" else "strict",
-                "metric": metric,
-                "mean": mean,
-                "std": std,
-                "seeds": len(values),
-                "lost": int(lost.sum()),
-                "paper_mean": None,
-                "paper_std": None,
-                "samples": int(m.samples[-1]),
-                "iterations": m.iterations,
-                "seconds": round(m.seconds, 2),
-            }
+    return [
+        result_row(
+            table="theory",
+            dataset="logistic",
+            setting={"k": K} | m.used | {"s2": m.s2},
+            method=m.line.label,
+            protocol="paper" if m.s2 == "independent" else "strict",
+            metric=metric,
+            values=values,
+            lost=lost,
+            samples=int(m.samples[-1]),
+            iterations=m.iterations,
+            seconds=m.seconds,
         )
-    return rows
+        for metric, values in m.readings.items()
+    ]
 
 
 TITLES = {  # what each reading is, for people
