@@ -181,9 +181,9 @@ def resume(command: Resume) -> None:
 def _end(config: Config, job: Job, folder: Path, file: Path | None, seconds: float) -> None:
     from moml.runs import runs
 
-    if job.place is not None:
-        print(job.place.told())
-    row = runs.last_row(config, job, folder, seconds)
+    if text := job.execution.describe():
+        print(text)
+    row = runs.last_row(config, job.plan, folder, seconds)
     _report([row], f"{config.method}, {row['metric']}", file, folder, runs.spent(folder))
 
 

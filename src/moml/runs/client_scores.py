@@ -1,6 +1,6 @@
-"""What each client's model scores, before it adapts and after; and what that is for all of them."""
+"""Scores of each client before and after it adapts, and their summary over clients."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,7 @@ from jaxtyping import Float, Int
 from moml.config.config import Config
 from moml.runs.job import Plan, each_of
 from moml.training.fit import Learner
-from moml.types import Tasks
-
-Record = dict[str, Any]
+from moml.types import Record, Tasks
 
 
 class Group(NamedTuple):
@@ -45,7 +43,7 @@ def _group(name: str, config: Config, plan: Plan, learner: Learner, tasks: Tasks
     return Group(name, np.asarray(images), before, after)
 
 
-def figures(before: np.ndarray, after: np.ndarray) -> dict[str, Any]:
+def figures(before: np.ndarray, after: np.ndarray) -> dict[str, np.ndarray]:
     """Means after and before, the mean of the worst tenth, the spread, over the last axis: clients.
 
     >>> ten = np.arange(10.0)
@@ -70,7 +68,7 @@ def figures_of(group: Group) -> dict[str, float]:
 def rows_of(row: Record, groups: list[Group]) -> list[Record]:
     """Result rows like `row`: the figures of each group, then both accuracies of every client."""
 
-    def like(metric: str, value: float, **setting: Any) -> Record:
+    def like(metric: str, value: float, **setting: object) -> Record:
         setting = row["setting"] | setting
         return row | {"metric": metric, "mean": value, "values": [value], "setting": setting}
 

@@ -12,9 +12,9 @@ from moml.config.toml import load as read_config
 from moml.errors import ConfigError
 from moml.storage.files import write_text
 from moml.storage.folder import versions
+from moml.types import Record
 
 log = logging.getLogger("moml")
-Record = dict[str, Any]
 NOT_THERE = "not there"
 
 

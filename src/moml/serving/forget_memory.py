@@ -12,14 +12,14 @@ import numpy as np
 
 from moml.config.config import Config
 from moml.errors import ConfigError
-from moml.runs.disk_job import store_of
-from moml.runs.job import Plan, many, plan_of, single, sizes_of
-from moml.runs.record import Record, record_of
+from moml.runs.job import Plan, many, plan_of, single, sizes_of, store_of
+from moml.runs.record import record_of
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import write_text
 from moml.storage.folder import Lock
 from moml.training.compose import hyper_of, init_key
 from moml.training.sweep import grid_of
+from moml.types import Record
 
 ALL = 10**9  # checkpoints are kept: none is retired by being written again
 
@@ -89,7 +89,7 @@ def _parts(
     begin = _begin(config, plan)
     later = [None if axis is None else axis + 1 for axis in axes]  # members come first
     if "grid" not in record:
-        like = jax.eval_shape(single(config, plan).first)
+        like = single(config, plan).execution.shapes()
         clear = lambda state: _cleared(state, begin(config.seed), axes, numbers)
         return [(folder / "checkpoints", like, clear)]
     settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
@@ -98,7 +98,7 @@ def _parts(
         rows = settings[first : first + size]
         start = jax.vmap(begin)(jnp.asarray([row["seed"] for row in rows]))
         place = folder / f"part-{part:03d}" / "checkpoints"
-        like = jax.eval_shape(many(config, rows, plan, None).first)
+        like = many(config, rows, plan).execution.shapes()
         found.append((place, like, partial(_cleared_members, start, later, numbers)))
     return found
 

@@ -16,9 +16,10 @@ from moml.models.table import Knots, knots
 from moml.models.user import Build
 from moml.tabular.model import TableModel, as_input, as_target, padded
 from moml.tabular.program import Given, Held, as_given, compiled, problem
+from moml.training.loop import keep
 from moml.training.progress import bar
-from moml.training.sweep import Programs, keep, sweep
-from moml.types import Batch, Hyper, Meta
+from moml.training.sweep import Programs, sweep
+from moml.types import Batch, Meta
 
 ETAS = (0.003, 0.01)
 LOOKS = 20  # how often held-out tasks are looked at during training
@@ -155,7 +156,7 @@ def train_kind(
 
     with bar(f"{kind} x {len(best[1])}", steps, shown=progress) as advance:
 
-        def look(at: int, meta: Meta, hyper: Hyper | None = None) -> None:
+        def look(at: int, meta: Meta) -> None:
             answers = np.asarray(done.answers(meta, given, test))
             now = task_losses(shape, answers, test.query).sum(axis=-1)
             better = now < best[1]  # false where it is not a number
@@ -169,7 +170,7 @@ def train_kind(
             some.chosen, some.made.loss, some.init, some.tasks,
             seeds=members, grid={"eta": etas, "beta": betas, "alpha": [0.1]}, models=models,
             iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS),
-            on_chunk=look, programs=programs,
+            callback=lambda info: look(info.step, info.meta), programs=programs,
         )  # fmt: skip
     each = np.asarray(done.answers(best[0], given, test))
     rows = []

@@ -25,8 +25,15 @@ from moml.training.compose import (
     samples_to_fill,
     start,
 )
-from moml.training.fit import all_finite, chunks, first_bad
-from moml.training.progress import bar
+from moml.training.loop import (
+    Callback,
+    Stretch,
+    TrainingInfo,
+    all_finite,
+    loop,
+    members,
+    side_by_side,
+)
 from moml.training.rows import mean_of_seeds as mean_of_seeds
 from moml.training.rows import means_to_choose_by as means_to_choose_by
 from moml.types import Hyper, Key, Loss, Meta, Params, Tasks
@@ -88,7 +95,7 @@ def sweep(
     iterations: int = 10_000,
     schedule: Schedule = constant,
     chunk: int | None = None,
-    on_chunk: Callable[[int, Meta, Hyper], None] | None = None,
+    callback: Callback | None = None,
     programs: Programs | None = None,
     models: Meta | None = None,
     progress: bool = False,
@@ -118,7 +125,6 @@ def sweep(
     algorithm = chosen.algorithm
     fits = lambda: simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
     length = fits() if chunk is None else check_count("chunk", chunk)
-    steps = math.ceil(iterations / algorithm.iterations)
     if programs is None:
         run = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
         programs = Programs(jax.jit(jax.vmap(first_state(chosen, init, tasks))), run)
@@ -128,25 +134,27 @@ def sweep(
     begun = programs.first(numbers, keys, hyper)
     if models is not None:
         begun = begun._replace(meta=jax.tree.map(jnp.array, models))  # copies: a state is consumed
-    check_start(bool(_finite(begun.meta).all()), chosen)
-    good = jax.tree.map(jnp.copy, begun.meta)
-    lost_at = np.full(len(settings), -1)
+    check_start(bool(all_finite(begun.meta)), chosen)
     history: list[np.ndarray] = []
-    done = 0
-    with bar(f"{chosen.name} x {len(settings)}", steps, shown=progress) as advance:
-        for end, state, info in chunks(programs.stretch, begun, keys, hyper, steps, length):
-            losses = np.asarray(info.loss)
-            good, lost_at = surviving(state.meta, losses, good, lost_at, done)
-            alive = lost_at < 0
-            history.append(np.where(alive, losses.mean(axis=1), np.nan))
-            done = end
-            advance(done, float(history[-1][alive].mean()) if alive.any() else math.nan)
-            if on_chunk is not None:
-                on_chunk(done, good, hyper)
+
+    def after(stretch: Stretch) -> bool:
+        history.append(stretch.loss)
+        info = TrainingInfo(stretch.step, stretch.carry.good, stretch.loss, stretch.norm, hyper)
+        return callback is not None and bool(callback(info))
+
+    carry, done = loop(
+        f"{chosen.name} x {len(settings)}",
+        side_by_side(programs.stretch, keys, hyper),
+        members(begun),
+        steps=math.ceil(iterations / algorithm.iterations),
+        length=length,
+        after=after,
+        progress=progress,
+    )
     drawn = done * simulate.samples_per_step(algorithm.needs) + samples_to_fill(chosen)
-    drawn *= tasks.ways
-    shown = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
-    return Sweep(chosen, settings, hyper, good, lost_at, shown, drawn)
+    seen = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
+    lost_at = np.asarray(carry.lost_at)
+    return Sweep(chosen, settings, hyper, carry.good, lost_at, seen, drawn * tasks.ways)
 
 
 def first_state(
@@ -154,23 +162,3 @@ def first_state(
 ) -> Callable[[Any, Key, Hyper], Any]:
     """A member's state before its first step, of its seed, key and hyper-parameters."""
     return lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)
-
-
-_finite = jax.jit(jax.vmap(all_finite))
-
-
-@jax.jit
-@jax.vmap
-def keep(ok: Any, new: Meta, old: Meta) -> Meta:
-    """Of each member the new model where `ok`, else the old one."""
-    return jax.tree.map(lambda n, o: jnp.where(ok, n, o), new, old)
-
-
-def surviving(
-    meta: Meta, losses: np.ndarray, good: Meta, lost_at: np.ndarray, begin: int
-) -> tuple[Meta, np.ndarray]:
-    """Every member's last finite model, and the step it was lost at, after a stretch."""
-    ok = np.isfinite(losses).all(axis=1) & np.asarray(_finite(meta))
-    newly, lost_at = ~ok & (lost_at < 0), np.array(lost_at)
-    lost_at[newly] = [begin + first_bad(row) for row in losses[newly]]
-    return keep(jnp.asarray(lost_at < 0), meta, good), lost_at

@@ -13,7 +13,7 @@ from moml.flower.app.settings import DEFAULTS, Settings, read
 from moml.flower.local.control import flwr, online
 from moml.flower.local.deploy import LINK, deployed
 from moml.flower.local.folder import NAME, Places, toml
-from moml.runs.session import asked_to_stop
+from moml.runs.session import stop_signals
 from moml.storage.files import write_text
 
 Row = dict[str, Any]
@@ -91,7 +91,7 @@ def run(places: Places, folder: Path, show: Callable[[Row], None]) -> None:
         shown += len(news)
         return any(row["round"] == row["rounds"] for row in news)
 
-    with asked_to_stop() as asked:
+    with stop_signals() as asked:
         words = (str(places.root), NAME, "--run-config", str(folder / SETTINGS))
         number = flwr(places, "run", *words)["run-id"]
         status, why, ask, wait = "", "", time.monotonic() + SOON, LATER
@@ -108,7 +108,7 @@ def run(places: Places, folder: Path, show: Callable[[Row], None]) -> None:
                 ask = time.monotonic() + wait
         tell()
     if status != "finished:completed":
-        kind = Diverged if " diverged in round " in why else FlowerError
+        kind = Diverged if " diverged at round " in why else FlowerError
         told = f"the run ended as {status}: {why or 'no reason given'}"
         raise kind(f"{told}; {_go_on(places, folder)}")
 

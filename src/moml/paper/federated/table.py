@@ -67,7 +67,7 @@ def run_cell(
     at: list[int] = []
     scores: list[Scores] = []
 
-    def on_chunk(done: int, meta: Meta, hyper: Hyper) -> None:
+    def score(done: int, meta: Meta, hyper: Hyper) -> None:
         nonlocal scoring
         start = time.monotonic()
         at.append(done)
@@ -79,10 +79,11 @@ def run_cell(
         with_quirks(plain, cell), problem.loss, problem.net.init, problem.train,
         seeds=seeds, grid=grid_of(cell), iterations=count * cell.h,
         schedule=decays_twice(max(1, count * cell.h)) if p.decays else constant,
-        chunk=max(1, every), on_chunk=on_chunk, progress=progress,
+        chunk=max(1, every), 
+        callback=lambda info: score(info.step, info.meta, info.hyper), progress=progress,
     )  # fmt: skip
     if not count:
-        on_chunk(0, run.meta, run.hyper)
+        score(0, run.meta, run.hyper)
     pick = picked(scores, run.lost, seeds, p)
     travels = cell.method not in ("untrained", "local")
     once = cost(plain, problem.net.init(init_key(0)))

@@ -68,7 +68,7 @@ def run_entry(entry: Entry, *, iterations: int, seeds: int, progress: bool) -> O
         iterations=0 if entry.label == "untrained" else iterations,
         schedule=decay_at(max(1, iterations * 3 // 4)),
         chunk=max(1, iterations // 20),
-        on_chunk=lambda step, meta, hyper: curve.append((step, errors(meta))),
+        callback=lambda info: curve.append((info.step, errors(info.meta))),
         progress=progress,
         k=K,
         **entry.options,

@@ -31,6 +31,7 @@ from moml.paper.sine.score import (
     unseen_error,
 )
 from moml.tasks import sine
+from moml.training.loop import TrainingInfo
 from moml.training.sweep import Sweep, mean_of_seeds, sweep
 from moml.types import Batch, Params
 
@@ -159,10 +160,10 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     curve: list[tuple[int, np.ndarray]] = []
     clock = {"start": time.monotonic(), "scoring": 0.0, "first": 0.0}
 
-    def score(step: int, meta: Any, hyper: Any) -> None:
+    def score(info: TrainingInfo) -> None:
         began = time.monotonic()
         clock["first"] = clock["first"] or began
-        curve.append((step, np.asarray(objective(meta))))
+        curve.append((info.step, np.asarray(objective(info.meta))))
         clock["scoring"] += time.monotonic() - began
 
     init = recorded_init() if p.shared_init else None
@@ -178,7 +179,7 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
         if decays
         else constant,
         chunk=max(1, -(-count // points)),
-        on_chunk=score,
+        callback=score,
         progress=progress,
     )
     ended = time.monotonic()

@@ -13,7 +13,7 @@ from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.algorithms.single.theory import estimate_smoothness
 from moml.models import mse
 from moml.tasks.arrays import from_arrays
-from moml.types import Algorithm, Hyper, Info, Key, Meta, Need, Params, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, Meta, Need, Params, State, Tasks, Visit
 
 N, M, D, SCALE = 20, 100, 10, 2.0
 LOSS = mse(lambda w, x: jax.nn.sigmoid(x @ w))
@@ -38,13 +38,18 @@ def logistic(key: Key) -> Tasks:
 class Watched(NamedTuple):
     """A method's own state, the sum of its iterates, and what the last step started from."""
 
-    inner: Any
+    inner: State
     total: Meta
     before: Meta
     ids: Int[Array, " tasks"]
 
     @property
-    def memory(self) -> Any:
+    def meta(self) -> Meta:
+        """The meta-model."""
+        return self.inner.meta
+
+    @property
+    def memory(self) -> State:
         """The store of all tasks' memories; the theorem's step sizes wrap it once more."""
         return getattr(self.inner, "inner", self.inner).memory
 

@@ -1,0 +1,99 @@
+"""Training on many devices or in many processes, each device with the tasks that it owns."""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jax.stages import Compiled
+from jaxtyping import Array
+
+from moml.algorithms.parts.schedule import Schedule
+from moml.algorithms.recipes import Method
+from moml.runtime import sharded
+from moml.runtime.mesh import gathered, held, spread
+from moml.runtime.process_group import Team
+from moml.runtime.traffic import all_reduced
+from moml.storage.shares import Share
+from moml.training.compose import fill_key
+from moml.training.execution import Execution
+from moml.types import Hyper, Info, Key, Meta, Params, Record, State, Tasks
+
+
+class OnMesh(Execution):
+    """The training of one device, up to the order of a sum; its carry lies on a mesh.
+
+    `whole` makes the first state on one device, which has the shapes of what is saved.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        tasks: Tasks,
+        mesh: Mesh,
+        team: Team,
+        schedule: Schedule,
+        params: Params,
+        key: Key,
+        hyper: Hyper,
+        whole: Callable[[], State],
+    ):
+        algorithm, options = method.algorithm, method.options
+        sharded.check(algorithm, tasks, mesh, method.name)
+        self._program = sharded.program(algorithm, tasks, mesh, schedule, at_once=options.at_once)
+        self._algorithm, self._n, self._mesh, self._team = algorithm, tasks.n, mesh, team
+        self._key, self._hyper, self._data = key, hyper, held(tasks, mesh)
+        self._size = sum(leaf.size for leaf in jax.tree.leaves(params))
+        self._compiled: dict[int, Compiled] = {}  # by the number of steps
+
+        def first() -> State:
+            state = sharded.first(algorithm, mesh)(params, hyper)
+            if not options.eager or tasks.n is None:
+                return state
+            return sharded.fill(algorithm, tasks, mesh, options.k)(state, fill_key(key), hyper)
+
+        self._on_mesh = first
+        super().__init__(whole, self.advance)
+
+    def first(self, *, progress: bool = False) -> State:
+        return self._on_mesh()
+
+    def load(self, saved: State, step: int) -> State:
+        return spread(self._algorithm, saved, self._mesh)
+
+    def advance(self, carry: State, begin: int, size: int) -> tuple[State, Info]:
+        given = (carry, self._data, self._key, jnp.asarray(begin, jnp.int32), self._hyper)
+        with self._team.watch():
+            if size not in self._compiled:
+                self._compiled[size] = self._program.lower(*given, size).compile()
+            carry, info = self._compiled[size](*given)
+            return carry, jax.tree.map(np.asarray, info)  # waits: errors are raised here
+
+    def meta(self, carry: State) -> Meta:
+        return jax.device_get(carry.meta)
+
+    def snapshot(self, carry: State, step: int, kept: Sequence[int]) -> tuple[State, Record]:
+        if self._team.processes == 1:
+            return gathered(self._algorithm, carry, self._n), {}
+        rows = jax.tree.broadcast(self._algorithm.rows, carry)
+        mine = lambda rows, leaf: _share(leaf, self._n or 0) if rows else np.asarray(leaf)
+        return jax.tree.map(mine, rows, carry), {}
+
+    def describe(self) -> str:
+        processes = self._team.processes
+        where = f"{self._mesh.size} devices of {processes} process{'es' * (processes > 1)}"
+        if not self._compiled:  # nothing was left to do
+            return f"{where}: d = {self._size:,} parameters"
+        moved = max(map(all_reduced, self._compiled.values()))
+        return (
+            f"{where}: d = {self._size:,} parameters, {moved:,} bytes summed over devices in a step"
+        )
+
+
+def _share(leaf: Array, n: int) -> Share:
+    """The rows of a leaf that lie on this process's devices, without padding."""
+    shards = sorted(leaf.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    first = min(shards[0].index[0].start or 0, n)
+    rows = np.concatenate([np.asarray(shard.data) for shard in shards])
+    return Share(first, rows[: n - first].copy(), n)
