@@ -29,6 +29,7 @@ from moml.training.evaluate import scores_on
 from moml.training.execution import Execution
 from moml.training.loop import Members, Program, members, one_training, side_by_side
 from moml.training.on_mesh import OnMesh
+from moml.training.sweep import first_state, seeds_and_keys, stacked_hyper
 from moml.types import Adapt, Hyper, Key, Meta, Params, Record, State, Tasks
 
 Spending = Callable[[int, int], Cost]
@@ -172,25 +173,18 @@ def store_of(config: Config, folder: Path, like: State) -> RowsOnDisk:
 def many(config: Config, settings: list[Record], plan: Plan, program: Program | None = None) -> Job:
     """All settings side by side, by a program over members; those that diverge are marked."""
     program = simulate.compiled(plan.run, members=True) if program is None else program
-    example = plan.built.init(init_key(0))
-    given = [
-        sizes_of(config) | {name: row[name] for name in row if name != "seed"} for row in settings
-    ]
-    rows = [hyper_of(plan.method, example, sizes) for sizes in given]
-    hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
-    numbers = jnp.asarray([row["seed"] for row in settings])
-    keys = jax.vmap(run_key)(numbers)
+    built = plan.built
+    hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, sizes_of(config))
+    seeds, keys = seeds_and_keys(settings)
+    first = jax.jit(jax.vmap(first_state(plan.method, built.init, built.tasks)))
     score = jax.jit(jax.vmap(plan.score))
-
-    def first() -> Members:
-        begin = start(plan.method, plan.built.tasks)
-        one = lambda seed, key, hyper: begin(plan.built.init(init_key(seed)), key, hyper)
-        return members(jax.jit(jax.vmap(one))(numbers, keys, hyper))
 
     def scored(carry: Members) -> np.ndarray:
         each = np.asarray(score(carry.good, hyper), float)
         return np.where(np.asarray(carry.lost_at) < 0, each, np.nan)
 
-    execution = Execution(first, side_by_side(program, keys, hyper))
+    advance = side_by_side(program, keys, hyper)
+    execution = Execution(lambda: members(first(seeds, keys, hyper)), advance)
+    cost = plan.cost(jax.tree.map(lambda leaf: leaf[0], hyper), keys)
     name = f"{config.method} x {len(settings)}"
-    return Job(name, "", plan, hyper, execution, scored, plan.cost(rows[0], keys))
+    return Job(name, "", plan, hyper, execution, scored, cost)

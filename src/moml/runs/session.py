@@ -18,7 +18,6 @@ from pathlib import Path
 from shlex import quote
 from types import FrameType
 
-import jax
 import numpy as np
 
 from moml.config.config import Config
@@ -30,7 +29,7 @@ from moml.runtime.process_group import ALONE, Team, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import DETERMINISTIC, open_log, versions
 from moml.storage.metrics import COST, START, Mark, Metrics, flaw, read, tensorboard
-from moml.training.loop import Callback, Stretch, TrainingInfo, loop
+from moml.training.loop import Callback, TrainingInfo, loop
 from moml.types import Record, State
 
 log = logging.getLogger("moml")
@@ -145,32 +144,29 @@ def run_job(
                 clock = time.monotonic()
                 log.info("saving step %d of %d", step, plan.steps)
 
-            def after(stretch: Stretch) -> bool | str | None:
+            def after(info: TrainingInfo) -> bool | str | None:
                 nonlocal spent, halt
-                step, carry = stretch.step, stretch.carry
+                step, carry, size = info.step, info.carry, info.losses.shape[-1]
                 last = step == plan.steps
                 due = every and (step // plan.length) % every == 0
                 score = job.score(carry) if due or last else None
                 once = plan.method.algorithm.iterations
-                row: Record = {"step": step, "iterations": step * once}
-                row |= {"samples": plan.samples(step), "score": score}
-                row |= {"loss": stretch.loss, "norm": stretch.norm}
+                row: Record = {"step": step, "iterations": step * once, "loss": info.loss}
+                row |= {"samples": plan.samples(step), "norm": info.norm, "score": score}
                 if job.cost is not None and spent is not None:
-                    spent = Cost(*map(np.add, spent, job.cost(step - stretch.size, stretch.size)))
+                    spent = Cost(*map(np.add, spent, job.cost(step - size, size)))
                     row[COST] = spent._asdict()
                 if metrics:
                     metrics.write(row)
                 show(row)
                 late = time.monotonic() - clock >= config.save_seconds and not kept.busy
                 halt, due = _agreed(team, signalled(), late)  # later signals: after the next one
-                stop = bool(halt)
-                if callback is not None:
-                    meta = jax.device_get(execution.meta(carry))  # a copy: carries are consumed
-                    seen = TrainingInfo(step, meta, stretch.loss, stretch.norm, job.hyper, score)
-                    stop = bool(callback(seen)) or stop
-                if last or stop or due:
+                stop = callback is not None and callback(
+                    info._replace(hyper=job.hyper, score=score)
+                )
+                if last or halt or stop or due:
                     save(step, carry, job.score(carry) if score is None else score)
-                return stop or (f"saved at {step}" if last or due else None)
+                return bool(halt or stop) or (f"saved at {step}" if last or due else None)
 
             if save_first and found is None:
                 save(0, carry, None)

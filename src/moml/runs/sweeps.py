@@ -26,7 +26,7 @@ from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
 from moml.training.compose import hyper_of, init_key, run_key, start
-from moml.training.sweep import grid_of
+from moml.training.sweep import grid_of, stacked_hyper
 from moml.types import Record
 
 log = logging.getLogger("moml")
@@ -90,9 +90,7 @@ def sweep_run(
     settings = grid_of(grid, seeds)
     plan = plan_of(config)
     config = resolved(config, plan)
-    for row in settings:  # every value is checked before the work
-        sizes = sizes_of(config) | {n: v for n, v in row.items() if n != "seed"}
-        hyper_of(plan.method, plan.built.init(init_key(0)), sizes)
+    stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, sizes_of(config))  # checks
     with Lock(writable_folder(folder)):
         free = free_bytes()
         budget = memory if memory is not None else None if free is None else SHARE * free

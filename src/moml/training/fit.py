@@ -23,7 +23,7 @@ from moml.training.compose import (
     start,
 )
 from moml.training.execution import copy_arrays
-from moml.training.loop import Callback, Stretch, TrainingInfo, all_finite, loop, one_training
+from moml.training.loop import Callback, TrainingInfo, all_finite, loop, one_training
 from moml.types import Hyper, Loss, Meta, Params, Samples, State, Tasks
 
 
@@ -154,12 +154,11 @@ def fit(
     good = jax.tree.map(jnp.copy, carry.meta)
     history: list[np.ndarray] = []
 
-    def after(stretch: Stretch) -> bool:
+    def after(info: TrainingInfo) -> bool:
         nonlocal done, good
-        history.append(stretch.losses)
-        done, good = stretch.step, jax.tree.map(jnp.copy, stretch.carry.meta)
-        info = TrainingInfo(done, good, stretch.loss, stretch.norm, hyper)
-        return callback is not None and bool(callback(info))
+        done, good = info.step, info.meta
+        history.append(info.losses)
+        return callback is not None and bool(callback(info._replace(hyper=hyper)))
 
     def learner(state: TrainingState | None) -> Learner:
         drawn = done * simulate.samples_per_step(algorithm.needs) + samples_to_fill(chosen)

@@ -22,35 +22,22 @@ Program = Callable[..., tuple[State, Info]]  # state, key, first step, hyper, nu
 
 
 class TrainingInfo(NamedTuple):
-    """What a callback is given after each stretch of steps.
+    """What a callback is given after a stretch of steps; in a sweep with an axis of members.
 
-    In a sweep the leaves have a leading axis of members, and what belongs to a member that diverged
-    is not a number; its `meta` is the last finite one.
+    Loss and norm of a member that diverged are not a number; its `meta` is the last finite one.
     """
 
     step: int  # steps done in all
     meta: Meta
     loss: np.ndarray  # mean over the stretch, after adaptation
     norm: np.ndarray  # mean norm of the estimated meta-gradient
-    hyper: Hyper
+    losses: np.ndarray  # of each step of the stretch
+    carry: State  # consumed by the next stretch
+    hyper: PyTree = None  # a Hyper
     score: np.ndarray | None = None  # on unseen tasks, where the training computes one
 
 
 Callback = Callable[[TrainingInfo], bool | None]  # True asks to stop
-
-
-class Stretch(NamedTuple):
-    """A stretch of steps that is done; `losses` has one number a step, [steps] or [members, steps].
-
-    `loss` and `norm` are means over the steps; those of lost members are not a number.
-    """
-
-    step: int
-    size: int
-    carry: State
-    losses: np.ndarray
-    loss: np.ndarray
-    norm: np.ndarray
 
 
 class Members(NamedTuple):
@@ -95,7 +82,7 @@ def loop(
     steps: int,
     length: int,
     done: int = 0,
-    after: Callable[[Stretch], bool | str | None] = lambda stretch: None,
+    after: Callable[[TrainingInfo], bool | str | None] = lambda info: None,
     about: str = "",
     unit: str = "step",
     note: str = "",
@@ -126,7 +113,8 @@ def loop(
             loss, norm = (
                 np.where(alive, values.mean(axis=-1), np.nan) for values in (losses, norms)
             )
-            answer = after(Stretch(done, size, carry, losses, loss, norm))
+            meta = carry.good if side else jax.tree.map(jnp.copy, carry.meta)
+            answer = after(TrainingInfo(done, meta, loss, norm, losses, carry))
             note = answer if isinstance(answer, str) else note
             show(done, float(np.mean(loss[alive])) if alive.any() else math.nan, note)
             if answer and not isinstance(answer, str):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.algorithms.recipes import Method
@@ -25,18 +26,11 @@ from moml.training.compose import (
     samples_to_fill,
     start,
 )
-from moml.training.loop import (
-    Callback,
-    Stretch,
-    TrainingInfo,
-    all_finite,
-    loop,
-    members,
-    side_by_side,
-)
+from moml.training.loop import Callback, Program, TrainingInfo, all_finite, loop, side_by_side
+from moml.training.loop import members as begin_members
 from moml.training.rows import mean_of_seeds as mean_of_seeds
 from moml.training.rows import means_to_choose_by as means_to_choose_by
-from moml.types import Hyper, Key, Loss, Meta, Params, Tasks
+from moml.types import Hyper, Key, Loss, Meta, Params, Record, State, Tasks
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ class Sweep:
     """What a sweep leaves: one row a member, in the order of `settings`."""
 
     method: Method
-    settings: list[dict[str, Any]]  # seed, eta, beta, ... of each member
+    settings: list[Record]  # seed, eta, beta, ... of each member
     hyper: Hyper  # leaves [members]
     meta: Meta  # leaves [members, ...]; of a lost member the last finite one
     lost_at: np.ndarray  # the step at which a member diverged, -1 where it did not
@@ -56,7 +50,7 @@ class Sweep:
         """Which members diverged."""
         return self.lost_at >= 0
 
-    def each(self, function: Callable[[Meta, Hyper], Any]) -> Any:
+    def each(self, function: Callable[[Meta, Hyper], PyTree]) -> PyTree:
         """`function(meta, hyper)` of every member, vmapped; mind `lost`."""
         return jax.jit(jax.vmap(function))(self.meta, self.hyper)
 
@@ -64,11 +58,11 @@ class Sweep:
 class Programs(NamedTuple):
     """The two programs of a sweep, over its members."""
 
-    first: Callable[[Any, Any, Hyper], Any]  # seeds, keys, hyper -> states
-    stretch: Callable[..., Any]  # states, keys, first step, hyper, length -> states, info
+    first: Callable[[Int[Array, " members"], Key, Hyper], State]  # seeds, keys, hyper -> states
+    stretch: Program
 
 
-def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[dict[str, Any]]:
+def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[Record]:
     """All combinations of the grid's values, each with every seed.
 
     >>> [m["eta"] for m in grid_of({"eta": [0.1, 0.2]}, seeds=2)]
@@ -119,33 +113,29 @@ def sweep(
         example = jax.eval_shape(init, init_key(0))
     chosen = compose(name, loss, tasks, options, iterations)
     check_loss(loss, example, tasks, chosen.options.k)
-    pick = lambda row: {name: value for name, value in row.items() if name != "seed"}
-    rows = [hyper_of(chosen, example, pick(row)) for row in settings]
-    hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
+    hyper = stacked_hyper(chosen, example, settings)
     algorithm = chosen.algorithm
     fits = lambda: simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
     length = fits() if chunk is None else check_count("chunk", chunk)
     if programs is None:
         run = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
         programs = Programs(jax.jit(jax.vmap(first_state(chosen, init, tasks))), run)
-    check_adapts(chosen, example, rows[0])
-    numbers = jnp.asarray([row["seed"] for row in settings])
-    keys = jax.vmap(run_key)(numbers)
-    begun = programs.first(numbers, keys, hyper)
+    check_adapts(chosen, example, jax.tree.map(lambda leaf: leaf[0], hyper))
+    seeds_, keys = seeds_and_keys(settings)
+    begun = programs.first(seeds_, keys, hyper)
     if models is not None:
         begun = begun._replace(meta=jax.tree.map(jnp.array, models))  # copies: a state is consumed
     check_start(bool(all_finite(begun.meta)), chosen)
     history: list[np.ndarray] = []
 
-    def after(stretch: Stretch) -> bool:
-        history.append(stretch.loss)
-        info = TrainingInfo(stretch.step, stretch.carry.good, stretch.loss, stretch.norm, hyper)
-        return callback is not None and bool(callback(info))
+    def after(info: TrainingInfo) -> bool:
+        history.append(info.loss)
+        return callback is not None and bool(callback(info._replace(hyper=hyper)))
 
     carry, done = loop(
         f"{chosen.name} x {len(settings)}",
         side_by_side(programs.stretch, keys, hyper),
-        members(begun),
+        begin_members(begun),
         steps=math.ceil(iterations / algorithm.iterations),
         length=length,
         after=after,
@@ -157,8 +147,23 @@ def sweep(
     return Sweep(chosen, settings, hyper, carry.good, lost_at, seen, drawn * tasks.ways)
 
 
+def stacked_hyper(
+    chosen: Method, params: Params, settings: list[Record], given: Mapping[str, float | None] = {}
+) -> Hyper:
+    """Hyper-parameters of all members, leaves [members]: `given`, and those of each setting."""
+    own = [{name: row[name] for name in row if name != "seed"} for row in settings]
+    rows = [hyper_of(chosen, params, {**given, **sizes}) for sizes in own]
+    return jax.tree.map(lambda *values: jnp.stack(values), *rows)
+
+
+def seeds_and_keys(settings: list[Record]) -> tuple[Int[Array, " members"], Key]:
+    """The seeds of all members, and the keys of their runs."""
+    seeds = jnp.asarray([row["seed"] for row in settings])
+    return seeds, jax.vmap(run_key)(seeds)
+
+
 def first_state(
     chosen: Method, init: Callable[[Key], Params], tasks: Tasks
-) -> Callable[[Any, Key, Hyper], Any]:
+) -> Callable[[Int[Array, ""], Key, Hyper], State]:
     """A member's state before its first step, of its seed, key and hyper-parameters."""
     return lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)

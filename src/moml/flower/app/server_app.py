@@ -37,7 +37,7 @@ from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder, write_text
 from moml.storage.folder import Lock, open_log
 from moml.storage.metrics import read as read_rows
-from moml.training.loop import Stretch, loop
+from moml.training.loop import TrainingInfo, loop
 from moml.types import Info, Meta, Record
 
 app = ServerApp()
@@ -84,11 +84,11 @@ def run(grid: Grid, settings: Settings, out: Path) -> State:
             rows.append(row)
             return state, Info(jnp.zeros(1), jnp.zeros(1))  # the row has the clients' mean loss
 
-        def after(stretch: Stretch) -> None:
+        def after(done: TrainingInfo) -> None:
             with open(out / "rounds.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             info = {"privacy": None if ledger is None else ledger.state()}
-            kept.save(stretch.step, stretch.carry, info)
+            kept.save(done.step, done.carry, info)
             kept.wait()  # before anybody sees this model
             log.info("%s", describe(rows[-1]))
             print(describe(rows[-1]), flush=True)  # Flower shows it to whoever started the run

@@ -23,7 +23,7 @@ from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watc
 from moml.runtime import simulate
 from moml.training.check import make_hyper
 from moml.training.compose import run_key
-from moml.training.loop import Stretch, loop, members, side_by_side
+from moml.training.loop import TrainingInfo, loop, members, side_by_side
 from moml.training.rows import result_row
 from moml.types import Hyper, Key, Need, Record
 
@@ -167,10 +167,10 @@ def measure(
         """w and the sum of w at every point, and tracking errors at those of the last quarter."""
         seen, tracked = [], []
 
-        def after(stretch: Stretch) -> None:
-            state = stretch.carry.state
+        def after(info: TrainingInfo) -> None:
+            state = info.carry.state
             seen.append(np.stack([state.meta, state.total]))
-            if stretch.step > 3 * POINTS * length // 4 and jax.tree.leaves(state.memory):
+            if info.step > 3 * POINTS * length // 4 and jax.tree.leaves(state.memory):
                 at = (state.memory, state.before, state.ids, hyper)
                 tracked.append(np.stack(tracking(*at)))
 
