@@ -1,4 +1,4 @@
-"""Many runs as one program: seeds x eta x beta x alpha side by side, each a member of a vmap."""
+"""`sweep`: seeds times a grid of hyper-parameters as one program, each a member of a vmap."""
 
 import itertools
 import math
@@ -35,7 +35,7 @@ from moml.types import Hyper, Key, Loss, Meta, Params, Record, State, Tasks
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep leaves: one row a member, in the order of `settings`."""
+    """The result of a sweep: one row a member, in the order of `settings`."""
 
     method: Method
     settings: list[Record]  # seed, eta, beta, ... of each member
@@ -51,7 +51,7 @@ class Sweep:
         return self.lost_at >= 0
 
     def each(self, function: Callable[[Meta, Hyper], PyTree]) -> PyTree:
-        """`function(meta, hyper)` of every member, vmapped; mind `lost`."""
+        """`function(meta, hyper)` of every member, vmapped; also of those that are lost."""
         return jax.jit(jax.vmap(function))(self.meta, self.hyper)
 
 
@@ -72,7 +72,8 @@ def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[Reco
     allowed = Hyper._fields
     for name, values in grid.items():
         if name not in allowed or not isinstance(values, Sequence | np.ndarray) or not len(values):
-            raise ConfigError(f"grid: {name} = {values}; allowed: lists for {', '.join(allowed)}")
+            names = ", ".join(allowed)
+            raise ConfigError(f"grid must have lists for {names}; got {name} = {values}")
     columns = [[float(value) for value in values] for values in grid.values()]
     rows = itertools.product(*columns, range(check_count("seeds", seeds)))
     return [dict(zip([*grid, "seed"], row, strict=True)) for row in rows]
@@ -95,17 +96,40 @@ def sweep(
     progress: bool = False,
     **options: Any,
 ) -> Sweep:
-    """Train every combination of `grid` (eta, beta, alpha, gamma) with every seed, at once.
+    """Train every combination of `grid` with every seed, at once.
 
-    A member with seed s is the run `fit(..., init(init_key(s)), seed=s)`. Members that diverge are
-    marked, keep their last finite model and take no part in any mean; the others go on. With 0
-    iterations the members are the untrained networks, a control. `models`, leaves [members, ...],
-    take the first networks' place; memories begin as they do for those. `programs`: those of a
-    sweep like this one that were compiled before.
+    A member with seed s is the training `fit(..., init(init_key(s)), seed=s)`. Members that diverge
+    are marked, keep their last finite model and take no part in any mean; the others continue.
+
+    Parameters
+    ----------
+    name, loss, tasks, schedule, chunk, callback, options
+        As in `fit`; what a callback is given has an axis of members.
+    init
+        Makes the first parameters of a member from the key of its seed.
+    seeds
+        Number of seeds of each combination.
+    grid
+        Values of hyper-parameters, by name (eta, beta, alpha, gamma).
+    iterations
+        Of each member; 0 gives the untrained networks, a control.
+    programs, models
+        Programs of an equal sweep that were compiled before; models to start from, [members, ...].
+
+    Returns
+    -------
+    A `Sweep`: models, losses, and the members that were lost.
+
+    >>> import moml
+    >>> net = moml.mlp(1, 8, 1)
+    >>> loss, grid = moml.mse(net.predict), {"eta": [0.01, 0.02]}
+    >>> done = moml.sweep("maml", loss, net.init, moml.sine(), seeds=2, grid=grid, iterations=10)
+    >>> done.history.shape, int(done.lost.sum())
+    ((4, 1), 0)
     """
     check_count("iterations", iterations, least=0)
     for name_ in set(options) & set(Hyper._fields):
-        raise ConfigError(f"{name_} goes into the grid: grid={{'{name_}': [{options[name_]}]}}")
+        raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
     settings = grid_of(grid, seeds)
     if programs is None:
         example = check_params(init(init_key(0)))

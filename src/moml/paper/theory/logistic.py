@@ -1,12 +1,12 @@
-"""Twenty non-convex logistic tasks on which grad F is exact, and a method watched as it runs."""
+"""Twenty non-convex logistic tasks on which grad F is exact, and a wrapper that sums iterates."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, ArrayLike, Int, PyTree
 
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.single.diagnostics import diagnose, samples_of
@@ -36,7 +36,7 @@ def logistic(key: Key) -> Tasks:
 
 
 class Watched(NamedTuple):
-    """A method's own state, the sum of its iterates, and what the last step started from."""
+    """A method's state, the sum of its iterates, and what the last step started from."""
 
     inner: State
     total: Meta
@@ -63,7 +63,7 @@ def watched(algorithm: Algorithm) -> Algorithm:
         total = jax.tree.map(jnp.zeros_like, inner.meta)
         return Watched(inner, total, inner.meta, jnp.zeros(need.tasks, jnp.int32))
 
-    def step(state: Watched, visits: Any, hyper: Hyper) -> tuple[Watched, Info]:
+    def step(state: Watched, visits: PyTree, hyper: Hyper) -> tuple[Watched, Info]:
         inner, info = algorithm.step(state.inner, visits, hyper)
         total = jax.tree.map(jnp.add, state.total, inner.meta)
         ids = jax.tree.leaves(visits, **a_visit)[0].ids  # of those whose memory moved
@@ -78,7 +78,7 @@ class Problem(NamedTuple):
     tasks: Tasks
     smoothness: float
     hessian_lipschitz: float
-    grad: Callable[[Any], Any]  # grad F, [models, d] -> [models, d]
+    grad: Callable[[ArrayLike], Array]  # grad F, [models, d] -> [models, d]
 
 
 def problem(key: Key) -> Problem:

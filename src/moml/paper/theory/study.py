@@ -8,7 +8,7 @@ lines draw the same number of samples, and nothing is tuned.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ class Line(NamedTuple):
     beta: Callable[[float], float] = fixed
     gamma: float = 1.0
     speed: float = 1.0  # eta over v1's: n / B where all tasks move w at once
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, int] = {}
     theoretical: bool = False
 
 
@@ -108,7 +108,7 @@ def compose(line: Line, s2: str, p: Problem) -> Method:
 
 
 def steps_of(line: Line, eta: float, p: Problem) -> tuple[dict[str, float], float]:
-    """The steps a line takes, and what is given as `hyper.eta`: c = 4 L eta for the theorem's."""
+    """The step sizes of a line, and its `hyper.eta`: c = 4 L eta for those of the theorem."""
     if not line.theoretical:
         return {"eta": eta * line.speed, "beta": line.beta(eta)}, eta * line.speed
     L, c = p.smoothness, 4 * p.smoothness * eta  # so that eta_t <= eta
@@ -174,9 +174,9 @@ def measure(
                 at = (state.memory, state.before, state.ids, hyper)
                 tracked.append(np.stack(tracking(*at)))
 
-        begun = jax.vmap(chosen.algorithm.init, (None, 0))(jnp.zeros(D), hyper)
+        first = jax.vmap(chosen.algorithm.init, (None, 0))(jnp.zeros(D), hyper)
         advance, name = side_by_side(program, keys, hyper), f"{lines[0].label}, S2 {s2}"
-        carry, steps = members(begun), POINTS * length
+        carry, steps = members(first), POINTS * length
         loop(name, advance, carry, steps=steps, length=length, after=after, progress=progress)
         return seen, tracked
 
@@ -228,7 +228,7 @@ TITLES = {  # what each reading is, for people
     "squared_bias": "its squared bias: what the seeds' gradients there have in common",
     "mean_gap": "mean of |grad F(w_t)|^2 over the last quarter",
     "tracking_error_all_tasks": "mean of |u_i - v_i(w)|^2 over all tasks",
-    "tracking_error": "the same over the step's own tasks",
+    "tracking_error": "the same over the tasks of the step",
 }
 
 
@@ -245,13 +245,13 @@ def run_theory(
     full: bool,
     seeds: int,
     progress: bool,
-    on_row: Callable[[Record], None] | None = None,
+    on_row: Callable[[Record], None] = lambda row: None,
     plan: Mapping[float, int] | None = None,
     methods: Sequence[str] | None = None,
 ) -> Theory:
     """Measure every line, with S2 independent of S1 and with S2 = S1.
 
-    `plan` (eta: iterations of v1) replaces that of the full or the quick form, `methods` all lines.
+    `plan` (eta: iterations of v1) replaces that of the full or the quick form; `methods` selects.
     """
     check_count("seeds", seeds)
     check_lines(methods)
@@ -266,6 +266,5 @@ def run_theory(
                     result.measured.append(m)
                     for row in rows_of(m):
                         result.rows.append(row)
-                        if on_row is not None:
-                            on_row(row)
+                        on_row(row)
     return result
