@@ -27,7 +27,7 @@ from moml.training.compose import compose, hyper_of, init_key, run_key, samples_
 from moml.training.disk import OnDisk, split
 from moml.training.evaluate import scores_on
 from moml.training.execution import Execution
-from moml.training.loop import Members, Program, members, one_training, side_by_side
+from moml.training.loop import Members, Program, members, side_by_side
 from moml.training.on_mesh import OnMesh
 from moml.training.sweep import first_state, seeds_and_keys, stacked_hyper
 from moml.types import Adapt, Hyper, Key, Meta, Params, Record, State, Tasks
@@ -156,7 +156,9 @@ def single(
             eager=options.k if options.eager else 0,
         )
     else:
-        execution = Execution(first, one_training(simulate.compiled(plan.run), key, hyper))
+        program = simulate.compiled(plan.run)
+        advance = lambda state, begin, size: program(state, key, begin, hyper, size)
+        execution = Execution(first, advance)
     score = jax.jit(plan.score)
     about = f"seed {config.seed}, eta {float(hyper.eta):g}"
     scored = lambda carry: np.asarray(score(execution.meta(carry), hyper), float)

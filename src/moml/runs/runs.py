@@ -76,8 +76,12 @@ def train(
     """
     if board:
         tensorboard_x()  # raises before anything is started
-    plan = team.together("config", lambda: plan_of(config))
-    config = resolved(config, plan)
+
+    def prepare(given: Config = config) -> tuple[Plan, Config]:
+        plan = plan_of(given)
+        return plan, resolved(given, plan)
+
+    plan, config = team.together("config", prepare)
     same_config(team, config)
     start = None if source is None else team.together("from", lambda: _start(source, plan))
     same_data(team, plan, start)

@@ -97,7 +97,7 @@ def sweep_run(
         program = Ahead(simulate.compiled(plan.run, members=True))
         size = members_that_fit(plan, config, program, len(settings), budget)
         begin(folder, config, {"grid": grid, "seeds": seeds, "members": size})
-        return config, _parts(folder, config, plan, program, settings, size, progress)
+        return config, _parts(folder, config, plan, settings, size, progress, program)
 
 
 def resume_sweep(
@@ -108,31 +108,31 @@ def resume_sweep(
     with Lock(folder):
         record, config, note = unchanged(folder, allow)
         warn_of_forgotten(record)
-        settings = grid_of(record["grid"], record["seeds"])
+        settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
         plan = plan_of(config)
-        program, size = Ahead(simulate.compiled(plan.run, members=True)), record["members"]
-        return config, _parts(folder, config, plan, program, settings, size, progress, note)
+        program = Ahead(simulate.compiled(plan.run, members=True))
+        return config, _parts(folder, config, plan, settings, size, progress, program, note)
 
 
 def _parts(
     folder: Path,
     config: Config,
     plan: Plan,
-    program: Ahead,
     settings: list[Record],
     size: int,
     progress: bool,
+    program: Ahead,
     ready: Callable[[], None] = lambda: None,
 ) -> list[Record]:
-    """Train part after part; the rows of all, the best first."""
-    began = time.monotonic()
-    scores: list[float | None] = []
+    """Train part after part; the rows of all, the best first. `ready` is called once."""
+    began, scores = time.monotonic(), []
     for number, at in enumerate(range(0, len(settings), size)):
         job = many(config, settings[at : at + size], plan, program)
         part = writable_folder(folder / f"part-{number:03d}")
-        command, more = f"moml resume {quote(str(folder))}", at + size < len(settings)
-        run_job(part, config, job, progress=progress, resume=command, more=more, ready=ready)
-        ready = lambda: None  # once
+        run_job(
+            part, config, job, progress=progress, resume=f"moml resume {quote(str(folder))}",
+            more=at + size < len(settings), ready=ready if at == 0 else lambda: None,
+        )  # fmt: skip
         scores += read(part / "metrics.jsonl")[-1]["score"]
     return ranked(config, plan, settings, scores, time.monotonic() - began)
 

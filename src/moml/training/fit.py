@@ -23,7 +23,7 @@ from moml.training.compose import (
     start,
 )
 from moml.training.execution import copy_arrays
-from moml.training.loop import Callback, TrainingInfo, all_finite, loop, one_training
+from moml.training.loop import Callback, TrainingInfo, all_finite, loop
 from moml.types import Hyper, Loss, Meta, Params, Samples, State, Tasks
 
 
@@ -168,7 +168,7 @@ def fit(
     try:
         carry, done = loop(
             chosen.name,
-            one_training(program, key, hyper),
+            lambda state, begin, size: program(state, key, begin, hyper, size),
             carry,
             steps=done + math.ceil(iterations / algorithm.iterations),
             length=length,

@@ -59,11 +59,6 @@ def members(state: State) -> Members:
     return Members(state, good, jnp.full(len(jax.tree.leaves(good)[0]), -1, jnp.int32))
 
 
-def one_training(program: Program, key: Key, hyper: Hyper) -> Advance:
-    """Stretches of one training by a compiled program."""
-    return lambda state, begin, size: program(state, key, begin, hyper, size)
-
-
 def side_by_side(program: Program, keys: Key, hyper: Hyper) -> Advance:
     """Stretches of `Members` by a program over their states."""
 

@@ -39,25 +39,22 @@ class OnMesh(Execution):
         hyper: Hyper,
         whole: Callable[[], State],
     ):
-        algorithm, options = method.algorithm, method.options
-        sharded.check(algorithm, tasks, mesh, method.name)
-        self._program = sharded.program(algorithm, tasks, mesh, schedule, at_once=options.at_once)
-        self._algorithm, self._n, self._mesh, self._team = algorithm, tasks.n, mesh, team
-        self._key, self._hyper, self._data = key, hyper, held(tasks, mesh)
-        self._size = sum(leaf.size for leaf in jax.tree.leaves(params))
+        super().__init__(whole, self.advance)
+        sharded.check(method.algorithm, tasks, mesh, method.name)
+        self._algorithm, self._options, self._tasks = method.algorithm, method.options, tasks
+        self._mesh, self._team, self._data = mesh, team, held(tasks, mesh)
+        self._params, self._key, self._hyper = params, key, hyper
+        at_once = method.options.at_once
+        self._program = sharded.program(self._algorithm, tasks, mesh, schedule, at_once=at_once)
         self._compiled: dict[int, Compiled] = {}  # by the number of steps
 
-        def first() -> State:
-            state = sharded.first(algorithm, mesh)(params, hyper)
-            if not options.eager or tasks.n is None:
-                return state
-            return sharded.fill(algorithm, tasks, mesh, options.k)(state, fill_key(key), hyper)
-
-        self._on_mesh = first
-        super().__init__(whole, self.advance)
-
     def first(self, *, progress: bool = False) -> State:
-        return self._on_mesh()
+        algorithm, tasks, options = self._algorithm, self._tasks, self._options
+        state = sharded.first(algorithm, self._mesh)(self._params, self._hyper)
+        if not options.eager or tasks.n is None:
+            return state
+        fill = sharded.fill(algorithm, tasks, self._mesh, options.k)
+        return fill(state, fill_key(self._key), self._hyper)
 
     def load(self, saved: State, step: int) -> State:
         return spread(self._algorithm, saved, self._mesh)
@@ -75,20 +72,20 @@ class OnMesh(Execution):
 
     def snapshot(self, carry: State, step: int, kept: Sequence[int]) -> tuple[State, Record]:
         if self._team.processes == 1:
-            return gathered(self._algorithm, carry, self._n), {}
+            return gathered(self._algorithm, carry, self._tasks.n), {}
         rows = jax.tree.broadcast(self._algorithm.rows, carry)
-        mine = lambda rows, leaf: _share(leaf, self._n or 0) if rows else np.asarray(leaf)
+        mine = lambda rows, leaf: _share(leaf, self._tasks.n or 0) if rows else np.asarray(leaf)
         return jax.tree.map(mine, rows, carry), {}
 
     def describe(self) -> str:
         processes = self._team.processes
-        where = f"{self._mesh.size} devices of {processes} process{'es' * (processes > 1)}"
-        if not self._compiled:  # nothing was left to do
-            return f"{where}: d = {self._size:,} parameters"
-        moved = max(map(all_reduced, self._compiled.values()))
-        return (
-            f"{where}: d = {self._size:,} parameters, {moved:,} bytes summed over devices in a step"
-        )
+        size = sum(leaf.size for leaf in jax.tree.leaves(self._params))
+        text = f"{self._mesh.size} devices of {processes} process{'es' * (processes > 1)}"
+        text += f": d = {size:,} parameters"
+        if self._compiled:  # else nothing was left to do
+            moved = max(map(all_reduced, self._compiled.values()))
+            text += f", {moved:,} bytes summed over devices in a step"
+        return text
 
 
 def _share(leaf: Array, n: int) -> Share:
