@@ -63,7 +63,7 @@ def main(grid: Grid, context: Context) -> None:
 def run(grid: Grid, settings: Settings, out: Path) -> State:
     """Run the rounds that are left."""
     server = server_of(settings.config)
-    token = begun(settings, out)
+    token = run_token(settings, out)
     first = State(jax.tree.map(np.asarray, server.meta), np.full(server.n, -1, np.int32))
     clients = len(server.cohort(0)[0])
     ledger = None if settings.privacy is None else Ledger(settings.privacy, server.n, clients)
@@ -163,18 +163,18 @@ def one_round(
 
 def describe(row: Record) -> str:
     """A round in one line."""
-    words = [f"round {row['round']} of {row['rounds']}"]
+    parts = [f"round {row['round']} of {row['rounds']}"]
     if row["loss"] is not None:
-        words += [f"loss {row['loss']:.4g}", f"{row['metric']} {row['before']:.4g}"]
-        words += [f"{row['after']:.4g} after adapting"]
-    words += [f"{row['answered']} of {row['asked']} tasks answered"]
+        parts += [f"loss {row['loss']:.4g}", f"{row['metric']} {row['before']:.4g}"]
+        parts += [f"{row['after']:.4g} after adapting"]
+    parts += [f"{row['answered']} of {row['asked']} tasks answered"]
     if row["epsilon"] is not None:
-        words += [f"epsilon {row['epsilon']:.3f}"]
-    words += [f"partition {each['partition']} failed: {each['reason']}" for each in row["failed"]]
-    return ", ".join(words)
+        parts += [f"epsilon {row['epsilon']:.3f}"]
+    parts += [f"partition {each['partition']} failed: {each['reason']}" for each in row["failed"]]
+    return ", ".join(parts)
 
 
-def begun(settings: Settings, out: Path) -> str:
+def run_token(settings: Settings, out: Path) -> str:
     """The token of the run in this folder, which is started if there is none."""
     path = out / "run.json"
     privacy = None if settings.privacy is None else list(settings.privacy)
