@@ -16,7 +16,7 @@ from moml.algorithms.recipes import method
 from moml.config.config import Config
 from moml.config.starts import STARTS
 from moml.runs.job import many, plan_of
-from moml.runtime.simulate import compiled
+from moml.training.loop import loop
 
 SEEDS = 5
 TASKS = 100_000
@@ -27,13 +27,12 @@ SETTINGS = (("moml", None), ("moml-v1", None), ("moml-v2", None), ("moml", 0.02)
 def errors(config: Config) -> tuple[float, np.ndarray]:
     """The beta in use, and the last scores of all seeds."""
     plan = plan_of(config)
-    program = compiled(plan.run, members=True)
-    job = many(config, [{"seed": seed} for seed in range(SEEDS)], plan, program)
-    carry = job.first()
-    for begin in range(0, job.steps, job.length):
-        carry, _ = job.stretch(carry, begin, min(job.length, job.steps - begin))
+    job = many(config, [{"seed": seed} for seed in range(SEEDS)], plan)
+    carry, _ = loop(
+        job.name, job.execution.advance, job.execution.first(), steps=plan.steps, length=plan.length
+    )
     beta = plan.method.beta if config.beta is None else config.beta
-    return beta, np.asarray(job.score(carry), float)
+    return beta, job.score(carry)
 
 
 def compare() -> None:

@@ -33,9 +33,9 @@ from common import machine
 from moml.config.config import Config
 from moml.config.problems import Sine
 from moml.runs.job import Job, single
-from moml.runs.session import strong
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.manifest import flaw, seal, sync_folder
+from moml.training.execution import copy_arrays
 
 PAIRS, TIMES, BUDGET = 6, 3, 45  # no further pair once so many seconds have gone by
 # A small step and memories filled before training: all of them are numbers, and stay finite.
@@ -69,12 +69,13 @@ class Training:
 
     def __init__(self, job: Job):
         self.job, self.done = job, 0
-        self.carry = strong(job.first())
+        self.carry = job.execution.first()
 
     def stretch(self) -> None:
-        self.carry, _ = self.job.stretch(self.carry, self.done, self.job.length)
+        length = self.job.plan.length
+        self.carry, _ = self.job.execution.advance(self.carry, self.done, length)
         jax.block_until_ready(self.carry)
-        self.done += self.job.length
+        self.done += length
 
 
 def seconds(call: Callable[[], Any]) -> float:
@@ -109,7 +110,7 @@ def save(run: Training, kept: Checkpoints) -> None:
 def load(run: Training, kept: Checkpoints) -> None:
     """Verified, read, and on the device."""
     found = kept.load(run.carry)
-    jax.block_until_ready(strong(found.state))
+    jax.block_until_ready(copy_arrays(found.state))
 
 
 class Orbax:
@@ -140,7 +141,7 @@ class Orbax:
         how = self.ocp.args.PyTreeRestore(restore_args=each)
         found = self.checkpointer.restore(self.folder, args=how)
         state = jax.tree.unflatten(tree, [found[str(i)] for i in range(len(leaves))])
-        jax.block_until_ready(strong(state))
+        jax.block_until_ready(copy_arrays(state))
 
 
 def formats(run: Training) -> None:
@@ -200,7 +201,7 @@ def main() -> None:
     load_average()
     run = Training(single(CONFIG))
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(run.carry))
-    print(f"{size / 1e6:.0f} MB of state, {run.job.length} iterations in a stretch")
+    print(f"{size / 1e6:.0f} MB of state, {run.job.plan.length} iterations in a stretch")
     for _ in range(3):  # compile, and touch what is touched only once
         run.stretch()
     print(f"{'seconds':<40}  {'median':>7}  {'least':>7}  {'most':>7}  {'times':>5}")

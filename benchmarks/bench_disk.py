@@ -32,7 +32,7 @@ from moml.algorithms.recipes import method
 from moml.storage.rows_file import layout_of
 from moml.storage.rows_on_disk import RowsOnDisk
 from moml.storage.undo import Undo
-from moml.training.disk import Disk, split
+from moml.training.disk import OnDisk, split
 from moml.types import Algorithm, Tasks
 
 SPAN = 5  # chunks in a turn
@@ -44,15 +44,14 @@ def composed(n: int, head: bool, dtype: str) -> Algorithm:
     return method("moml-v1", LOSS, n=n, tasks_per_step=3, k=1, **options).algorithm
 
 
-def opened(folder: Path, algorithm: Algorithm, tasks: Tasks) -> tuple[Disk, Any]:
+def opened(folder: Path, algorithm: Algorithm, tasks: Tasks) -> tuple[OnDisk, Any]:
     """A new store with no row of zeros, and the first carry."""
-    start = lambda: algorithm.init(NET.init(jax.random.key(0)), HYPER)
-    like = jax.eval_shape(start)
-    rows = split(like)[1]
+    params = NET.init(jax.random.key(0))
+    rows = split(jax.eval_shape(algorithm.init, params, HYPER))[1]
     store = RowsOnDisk(folder, folder, tasks.n or 0, layout_of(rows))
-    disk = Disk(algorithm, tasks, store, like, jax.random.key(1), HYPER, steps=10**9, length=CHUNK)
-    carry = jax.jit(lambda: split(start())[0])()
-    disk.__enter__().begin(carry, None)
+    key = jax.random.key(1)
+    disk = OnDisk(algorithm, tasks, store, params, key, HYPER, steps=10**9, length=CHUNK)
+    carry = disk.first()
     apart = max(2, store.n // 10_000)
     for first in range(apart):  # rows apart from each other, as training writes them
         ids = np.arange(first, store.n, apart)
@@ -63,18 +62,18 @@ def opened(folder: Path, algorithm: Algorithm, tasks: Tasks) -> tuple[Disk, Any]
             for leaf in jax.tree.leaves(rows)
         ]
         store.file.write(ids, store.layout.pack(leaves, slice(None)))
-    disk.saving(0, [0])
+    disk.snapshot(carry, 0, [0])
     return disk, carry
 
 
-def trained(disk: Disk, carry: Any) -> Callable[..., None]:
+def trained(disk: OnDisk, carry: Any) -> Callable[..., None]:
     """A call trains for another turn, or so many chunks; at its end all is written."""
     done = 0
 
     def turn(chunks: int = SPAN) -> None:
         nonlocal carry, done
         for _ in range(chunks):
-            carry, _ = disk.run(carry, done, CHUNK)
+            carry, _ = disk.advance(carry, done, CHUNK)
             done += CHUNK
         disk.settle()
 
@@ -144,7 +143,7 @@ def measure(folder: Path, own: Any) -> None:
     ram = lambda: [in_memory() for _ in range(SPAN)] and None
     sides = {"in memory": (lambda: None, ram), "on disk, cached": (lambda: None, on_disk)}
     timings = turns(sides, own.turns)
-    saving = timed(lambda: disk.saving(1, [1]))
+    saving = timed(lambda: disk.snapshot(carry, 1, [1]))
 
     def drop() -> None:
         store.file.drop()
@@ -153,7 +152,7 @@ def measure(folder: Path, own: Any) -> None:
     sides = {"in memory, again": sides["in memory"], "on disk, cold": (drop, on_disk)}
     timings |= turns(sides, own.turns)
     timings |= turns(alone(store), own.turns)
-    disk.__exit__()
+    disk.close()
     table(timings)
     print(f"all rows of {own.turns * SPAN} chunks to the disk, for a checkpoint: {saving:.2f} s")
     ratio("disk_cached_over_ram", timings["on disk, cached"], timings["in memory"])

@@ -72,8 +72,8 @@ def model(config, out):
 def simulated(config):
     """w and the losses of the same run in the simulator."""
     job, losses = single(config), []
-    state = job.first()
-    for t in range(job.steps):
-        state, row = job.stretch(state, t, 1)
-        losses.append(row["loss"])
+    state = job.execution.first()
+    for t in range(job.plan.steps):
+        state, info = job.execution.advance(state, t, 1)
+        losses.append(float(info.loss[0]))
     return jax.tree.leaves(state.meta), losses

@@ -265,7 +265,7 @@ def test_every_round_is_shown_however_late(places, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "why, kind", [("no room", FlowerError), ("it diverged in round 2", Diverged)]
+    "why, kind", [("no room", FlowerError), ("it diverged at round 2", Diverged)]
 )
 def test_a_run_that_fails_says_why(places, monkeypatch, why, kind):
     folder, _ = run.new(places, {"rounds": 2})

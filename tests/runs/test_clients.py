@@ -146,7 +146,7 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     after = [row["mean"] for row in rows if row["metric"] == "test_accuracy"]
     assert len(after) == 2 and min(after) > 70  # it has learned, for strangers too
     assert command(monkeypatch, capsys, "score", run, "--tasks", 9)[::2] == (
-        2, "moml: tasks is for drawn test tasks: of clients and tables all are scored\n",
+        2, "moml: tasks must not be given for clients and tables: all of them are scored\n",
     )  # fmt: skip
 
 

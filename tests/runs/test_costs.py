@@ -55,7 +55,7 @@ def test_where_all_answer_it_is_a_product():
     job = single(replace(TINY, weighted=True))
     each = 2 * 2 + 1, 2, 2 * 4 + 4  # gradients with the restart, products, samples and K0 = 2K
     assert job.cost(5, ROUNDS) == tuple(ROUNDS * 3 * one for one in (SIZE, SIZE, *each))
-    assert job.cost(0, ROUNDS).samples == job.samples(ROUNDS)
+    assert job.cost(0, ROUNDS).samples == job.plan.samples(ROUNDS)
 
 
 def test_single_node_methods_have_no_rounds():
@@ -64,12 +64,12 @@ def test_single_node_methods_have_no_rounds():
 
 def test_members_of_a_sweep_have_costs_of_their_own(done):
     config = done[1]
-    job = many(config, [{"seed": 0}, {"seed": 1}], plan_of(config), None)
+    job = many(config, [{"seed": 0}, {"seed": 1}], plan_of(config))
     got = {name: value.tolist() for name, value in job.cost(0, ROUNDS)._asdict().items()}
     one, other = by_hand(config), by_hand(config, seed=1)
     assert got == {name: [one[name], other[name]] for name in one}
     assert one["up"] != other["up"]
-    alike = many(TINY, [{"seed": 0}, {"seed": 1}], plan_of(TINY), None)
+    alike = many(TINY, [{"seed": 0}, {"seed": 1}], plan_of(TINY))
     assert int(alike.cost(3, 2).down) == 2 * 3 * SIZE
 
 

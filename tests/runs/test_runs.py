@@ -10,12 +10,13 @@ import pytest
 
 import moml
 from moml.cli import main
+from moml.config.build import build
 from moml.config.config import Config, changed, check
 from moml.config.problems import Sine, Synthetic
 from moml.config.starts import STARTS
 from moml.config.toml import dump, parse
 from moml.errors import CheckpointError
-from moml.runs import runs
+from moml.runs import job, runs, sweeps
 from moml.runs.record import record_of
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import Lock
@@ -329,3 +330,34 @@ def test_when_files_cannot_grow_the_last_good_checkpoint_stays(run, whole, cache
     runs.resume(run)  # with room again
     assert lines(run / "metrics.jsonl") == 6
     assert Checkpoints(run / "checkpoints").steps()[-1] == 600
+
+
+# One problem, one callback
+
+
+@pytest.mark.parametrize("start", ["train", "sweep"])
+def test_the_problem_is_built_once(start, tmp_path, monkeypatch):
+    built = []
+    monkeypatch.setattr(job, "build", lambda *given: built.append(given) or build(*given))
+    if start == "train":
+        runs.train(SMALL, tmp_path / "run")
+    else:
+        sweeps.sweep_run(SMALL, tmp_path / "run", {"eta": [0.01]}, 1)
+    assert len(built) == 1
+
+
+def test_a_callback_sees_scores_and_may_stop_a_run(whole, tmp_path):
+    seen = []
+
+    def watch(info):
+        seen.append(info)
+        return info.step == 300
+
+    runs.train(SMALL, tmp_path / "run", callback=watch)
+    rows = read(whole / "metrics.jsonl")
+    assert [info.step for info in seen] == [100, 200, 300]
+    assert [info.score is None for info in seen] == [True, False, True]
+    assert float(seen[1].score) == rows[1]["score"] and float(seen[2].norm) == rows[2]["norm"]
+    same_bytes(moml.load(tmp_path / "run").meta, seen[-1].meta)
+    runs.resume(tmp_path / "run")
+    assert last_state(tmp_path / "run") == last_state(whole)

@@ -165,14 +165,16 @@ def test_a_signal_in_the_last_stretch_of_a_part_is_not_lost(tmp_path, monkeypatc
 
     def many(*given):
         job = sweeps_many(*given)
+        advance = job.execution.advance
 
-        def stretch(carry, begin, size):
-            if begin + size == job.steps and not ends:
+        def stopped(carry, begin, size):
+            if begin + size == job.plan.steps and not ends:
                 ends.append(begin)
                 os.kill(os.getpid(), signal.SIGTERM)
-            return job.stretch(carry, begin, size)
+            return advance(carry, begin, size)
 
-        return job._replace(stretch=stretch)
+        job.execution.advance = stopped
+        return job
 
     sweeps_many = sweeps.many
     monkeypatch.setattr(sweeps, "many", many)

@@ -19,8 +19,7 @@ from moml.config.starts import STARTS
 from moml.errors import CheckpointError, ConfigError
 from moml.runs import model_scores as page_scores
 from moml.runs import runs
-from moml.runs.disk_job import job_of
-from moml.runs.job import plan_of, sizes_of
+from moml.runs.job import plan_of, single
 from moml.runs.record import record_of
 from moml.runs.sweeps import sweep_run
 from moml.serving.forget import forget
@@ -28,8 +27,7 @@ from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import Lock
 from moml.storage.undo import records
 from moml.training import disk
-from moml.training.compose import hyper_of
-from moml.training.fit import Learner
+from moml.training.fit import Learner, TrainingState
 from tests.support.processes import environment
 
 SINE = replace(STARTS["sine"], iterations=60, log_every=15, score_every=0, test_tasks=2)
@@ -47,14 +45,17 @@ def config_of(name, **more):
 
 def trained(job, pieces=None):
     """The carry at the end of a job, from its start; each stretch in pieces, if they are given."""
-    carry = job.first()
-    if job.disk:
-        job.disk.begin(carry, None)
-    for begin in range(0, job.steps, job.length):
-        size = min(job.length, job.steps - begin)
+    carry, steps, length = job.execution.first(), job.plan.steps, job.plan.length
+    for begin in range(0, steps, length):
+        size = min(length, steps - begin)
         for at in pieces(begin, size) if pieces else [(begin, size)]:
-            carry, _ = job.stretch(carry, *at)
+            carry, _ = job.execution.advance(carry, *at)
     return carry
+
+
+def store_in(run):
+    """The store of a run in a folder."""
+    return single(record_of(run)[1], folder=run).execution.store
 
 
 def same(one, two, apart=0.0):
@@ -67,19 +68,20 @@ def same(one, two, apart=0.0):
 @pytest.mark.parametrize("name", METHODS)
 def test_on_disk_and_in_ram_every_byte_is_the_same(tmp_path, monkeypatch, name):
     if name == "moml, eager":  # several pieces a stretch, the last a short one
-        monkeypatch.setattr(disk, "ROOM", 1500)
-    ram = job_of(config_of(name), tmp_path)
-    job = job_of(config_of(name, memory="disk"), tmp_path)
-    assert (1 < job.disk._most < job.length) == (name == "moml, eager")
-    with job.disk:
+        monkeypatch.setattr(disk, "BUDGET", 1500)
+    ram = single(config_of(name))
+    job = single(config_of(name, memory="disk"), folder=tmp_path)
+    on_disk = job.execution
+    assert (1 < on_disk._most < job.plan.length) == (name == "moml, eager")
+    with closing(on_disk):
         carry = trained(job)
-        job.disk.saving(job.steps, [])
-        rows = job.disk.store.read(np.arange(40))
-    whole, wanted = disk.split(trained(ram, job.disk._pieces))
+        on_disk.snapshot(carry, job.plan.steps, [])
+        rows = on_disk.store.read(np.arange(40))
+    whole, wanted = disk.split(trained(ram, on_disk.pieces))
     # With the flags of tests XLA fuses v2 in another way; to the byte, as users run it: see below.
     apart = 1e-13 if name.startswith("moml-v2") else 0.0
     same(jax.tree.map(np.asarray, carry), jax.tree.map(np.asarray, whole), apart)
-    leaves = job.disk.store.layout.unpack(rows, 40)
+    leaves = on_disk.store.layout.unpack(rows, 40)
     assert all(np.any(leaf) for leaf in leaves)
     same(leaves, [np.asarray(leaf) for leaf in jax.tree.leaves(wanted)], apart)
 
@@ -148,9 +150,9 @@ def test_killed_at_any_moment_it_ends_with_the_bytes_of_a_run_in_ram(tmp_path):
     assert full in done.stderr and "Traceback" not in done.stderr
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
     with jax.enable_x64(False):
-        state, rows = disk.split(runs.load(whole).state)
-        same(runs.load(run).state, state)
-        store = job_of(record_of(run)[1], run).disk.store
+        state, rows = disk.split(runs.load(whole).state.method)
+        same(runs.load(run).state.method, state)
+        store = store_in(run)
     store.back_to(400)
     leaves = store.layout.unpack(store.read(np.arange(500)), 500)
     store.close()
@@ -180,16 +182,17 @@ def test_the_log_to_go_on_from_stays_until_a_new_checkpoint_is_there(tmp_path, m
     with pytest.raises(CheckpointError, match="no space left"):
         runs.resume(run)
     notes = json.loads((at[0] / "info.json").read_text())["info"]
-    with closing(job_of(record_of(run)[1], run).disk.store) as store:
+    with closing(store_in(run)) as store:
         assert store.flaw(notes) is None
 
 
 def test_the_page_of_a_run_has_nothing_of_rows_that_are_on_disk(tmp_path):
     config = config_of("moml-v2, two batches", memory="disk")
     plan = plan_of(config)
-    state = job_of(config, tmp_path, plan).first()
-    hyper = hyper_of(plan.method, state.meta, sizes_of(config))
-    learner = Learner(plan.method, state.meta, hyper, state, np.zeros(1), 0)
+    job = single(config, plan, folder=tmp_path)
+    state = TrainingState(job.execution.first(), 0)
+    meta = state.method.meta
+    learner = Learner(plan.method, meta, job.hyper, state, np.zeros(1), 0)
     assert page_scores._tracked(config, plan, learner) is None
 
 
@@ -197,8 +200,7 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
     config = config_of("moml, eager", memory="disk", save_seconds=0.0)
     run = tmp_path / "run"
     runs.train(config, run)
-    job = job_of(record_of(run)[1], run)
-    store = job.disk.store
+    store = store_in(run)
     store.back_to(60)
     before = store.read(np.arange(40))
     store.close()
@@ -238,7 +240,7 @@ def test_a_run_whose_memories_have_no_place_does_not_begin(tmp_path, monkeypatch
         patch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=9))
         with pytest.raises(CheckpointError, match=f"memories in {there}: no space left: 0.0 MB n"):
             runs.train(config, run)
-    with closing(job_of(config, run).disk.store) as store:
+    with closing(single(config, folder=run).execution.store) as store:
         store.create()  # of a run that had this name, and another now
     with pytest.raises(ConfigError, match=f"{there} holds the memories of {run}: give another"):
         runs.train(config, run)

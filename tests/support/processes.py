@@ -104,10 +104,10 @@ def last_state(folder, part=None):
     else:
         at = part * record["members"]
         settings = grid_of(record["grid"], record["seeds"])[at : at + record["members"]]
-        job = many(config, settings, plan_of(config), None)
+        job = many(config, settings, plan_of(config))
         folder = folder / f"part-{part:03d}"
-    found = Checkpoints(folder / "checkpoints").load(jax.eval_shape(job.first))
-    assert found.step == job.steps
+    found = Checkpoints(folder / "checkpoints").load(job.execution.shapes())
+    assert found.step == job.plan.steps
     leaves = jax.tree_util.tree_leaves_with_path(found.state)
     told = lambda leaf: (str(leaf.dtype), leaf.shape, np.asarray(leaf).tobytes())
     return {jax.tree_util.keystr(at): told(leaf) for at, leaf in leaves}

@@ -20,22 +20,22 @@ from moml.runs.job import Job
 
 @dataclass(frozen=True)
 class Train(Execution):
-    """Train one model in a folder that survives: `moml resume RUN` goes on after any end.
+    """Train one model in a folder; `moml resume RUN` continues after any interruption.
 
     `moml train --print-config NAME` writes the complete file of a starting point.
     `moml train --data FILE --task COLUMN --target COLUMN --out RUN` learns from your own table;
-    its options are listed by `moml train --data --help`. With --from RUN besides it goes on from
-    such a run; `moml train --data --from --help`.
+    its options are listed by `moml train --data --help`. With --from RUN it continues from such a
+    run; see `moml train --data --from --help`.
     """
 
     out: Path
     """Folder of the run: configuration, metrics, checkpoints, log."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
-    """Another run: start from the parameters w of its newest checkpoint."""
+    """Start from the parameters w of the newest checkpoint of another run."""
     json: Path | None = None
     """File for the result row."""
     tensorboard: bool = False
-    """Show the metrics in TensorBoard too, in the run's folder (extra: tensorboard)."""
+    """Also write the metrics for TensorBoard, in the run's folder (extra: tensorboard)."""
 
 
 @dataclass(frozen=True)
@@ -56,36 +56,36 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Resume(Execution):
-    """Go on with a run or a sweep from its last good checkpoint, bit for bit."""
+    """Continue a run or a sweep from its last good checkpoint, bit for bit."""
 
     run: tyro.conf.Positional[Path]
     """Its folder."""
     allow_change: list[str] = field(default_factory=list)
-    """Fields that may differ in config.toml from what the run was begun with."""
+    """Fields of config.toml that may differ from the start of the run."""
     json: Path | None = None
     """File for the result rows."""
     tensorboard: bool = False
-    """Show the metrics in TensorBoard too, in the run's folder (extra: tensorboard)."""
+    """Also write the metrics for TensorBoard, in the run's folder (extra: tensorboard)."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Score a run's model again, with other shots, steps or test tasks than it was begun with.
+    """Score a run's model again, with other shots, steps or test tasks.
 
-    Of a run on clients: accuracy of every client before and after it adapts, the worst tenth, the
+    For a run on clients: accuracy of every client before and after it adapts, the worst tenth, the
     spread, and the same of clients that never took part; --json has a row for each client.
     """
 
     run: tyro.conf.Positional[Path]
     """Its folder."""
     shots: list[int] | None = None
-    """Samples to adapt on (in episodes, of each class); several may be given."""
+    """Samples to adapt on (in episodes, of each class); one or more numbers."""
     steps: int | None = None
     """Steps to adapt with."""
     tasks: int | None = None
-    """Unseen tasks to score on; of clients and tables all are scored."""
+    """Number of unseen tasks to score on; clients and tables are all scored."""
     alone: bool = False
-    """Episodes: ask about one image at a time, so that no answer depends on the others."""
+    """Episodes: classify one image at a time, so that no answer depends on the others."""
     best: bool = False
     """The best checkpoint instead of the newest."""
     json: Path | None = None
@@ -94,7 +94,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Doctor:
-    """Say what jax sees, which versions and data sets there are, and test one identity."""
+    """Show devices, versions and data sets, and test one identity."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _report(
 
 
 def train(arguments: Sequence[str]) -> None:
-    """Begin a run; or, with --print-config NAME, write that configuration."""
+    """Start a run; or, with --print-config NAME, print that configuration."""
     from moml.config.toml import dump
     from moml.runs import runs
 
@@ -143,20 +143,20 @@ def train(arguments: Sequence[str]) -> None:
 
 
 def sweep(arguments: Sequence[str]) -> None:
-    """Begin a sweep."""
+    """Start a sweep."""
     from moml.runs.sweeps import grid_from, sweep_run
 
     config, own = parse(arguments, "moml sweep", Sweep)
     grid, file = grid_from(own.grid), rows_file(own.json) or own.out / "rows.json"
     if own.memory_gb is not None and not own.memory_gb > 0:
-        raise ConfigError(f"memory_gb must be above 0; given {own.memory_gb:g}")
+        raise ConfigError(f"memory_gb must be above 0; got {own.memory_gb:g}")
     memory = None if own.memory_gb is None else 1e9 * own.memory_gb
     config, rows = sweep_run(config, own.out, grid, own.seeds, memory=memory, progress=True)
     _report(rows, f"{config.method}: the best first", file, own.out)
 
 
 def resume(command: Resume) -> None:
-    """Go on with a run or a sweep."""
+    """Continue a run or a sweep."""
     from moml.runs import record, runs, sweeps
 
     file = rows_file(command.json)
@@ -181,9 +181,9 @@ def resume(command: Resume) -> None:
 def _end(config: Config, job: Job, folder: Path, file: Path | None, seconds: float) -> None:
     from moml.runs import runs
 
-    if job.place is not None:
-        print(job.place.told())
-    row = runs.last_row(config, job, folder, seconds)
+    if text := job.execution.describe():
+        print(text)
+    row = runs.last_row(config, job.plan, folder, seconds)
     _report([row], f"{config.method}, {row['metric']}", file, folder, runs.spent(folder))
 
 
@@ -204,7 +204,7 @@ def score(command: Score) -> None:
 
 
 def doctor(command: Doctor) -> None:
-    """Print what there is; exit code 1 where the self-test fails."""
+    """Print the facts; exit with code 1 if the self-test fails."""
     from moml.runs.doctor import facts, identity
 
     for name, value in facts():
@@ -212,7 +212,7 @@ def doctor(command: Doctor) -> None:
     began = time.monotonic()
     apart = identity()
     good = apart < 1e-4
-    told = f"v1 at beta = 1 is MAML: {apart:.1e} apart after 200 steps"
-    print(f"{'self-test':<18}{told}, {time.monotonic() - began:.1f} s: {'ok' if good else 'WRONG'}")
+    text = f"v1 at beta = 1 is MAML: {apart:.1e} apart after 200 steps"
+    print(f"{'self-test':<18}{text}, {time.monotonic() - began:.1f} s: {'ok' if good else 'WRONG'}")
     if not good:
         sys.exit(1)

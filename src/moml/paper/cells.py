@@ -11,6 +11,7 @@ from moml.algorithms.recipes import Method, method
 from moml.config.problems import one_of
 from moml.paper.protocols import Protocol, Steps
 from moml.paper.released import eta_of, with_quirks
+from moml.training.loop import TrainingInfo
 from moml.training.sweep import Sweep, sweep
 from moml.types import Hyper, Loss, Meta
 
@@ -85,14 +86,14 @@ def train(
     first = began
     curve: list[tuple[int, PyTree]] = []
 
-    def on_chunk(step: int, meta: Meta, hyper: Hyper) -> None:
+    def callback(info: TrainingInfo) -> None:
         nonlocal first, scoring
         start = time.monotonic()
         first = first if curve else start
         if score is not None:
-            curve.append((step, score(meta, hyper)))
+            curve.append((info.step, score(info.meta, info.hyper)))
         scoring += time.monotonic() - start
 
-    run = sweep(*given, on_chunk=on_chunk, **options)
+    run = sweep(*given, callback=callback, **options)
     ended = time.monotonic()
     return Training(run, curve, ended - began - scoring, ended - first - scoring)

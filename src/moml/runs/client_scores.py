@@ -1,6 +1,6 @@
-"""What each client's model scores, before it adapts and after; and what that is for all of them."""
+"""Scores of each client before and after it adapts, and their summary over clients."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,10 +9,9 @@ from jaxtyping import Float, Int
 
 from moml.config.config import Config
 from moml.runs.job import Plan, each_of
+from moml.training.evaluate import unadapted
 from moml.training.fit import Learner
-from moml.types import Tasks
-
-Record = dict[str, Any]
+from moml.types import Record, Tasks
 
 
 class Group(NamedTuple):
@@ -36,16 +35,19 @@ def groups_of(config: Config, plan: Plan, learner: Learner) -> list[Group]:
 
 def _group(name: str, config: Config, plan: Plan, learner: Learner, tasks: Tasks) -> Group:
     adapt = plan.method.adaptation(config.test_steps)
-    still = adapt._replace(apply=lambda meta, support, hyper: adapt.start(meta))
-    each = [each_of(config, plan.built, tasks, one) for one in (still, adapt)]
-    both = jax.jit(lambda *given: [scores(*given) for scores in each])
+    each = [each_of(config, plan.built, tasks, one) for one in (unadapted(adapt), adapt)]
+    both = jax.jit(lambda meta, hyper: [scores(meta, hyper) for scores in each])
     before, after = (np.asarray(values) for values in both(learner.meta, learner.hyper))
-    ids = jnp.arange(len(after))
-    images = jnp.zeros_like(ids) if tasks.sizes is None else tasks.sizes(ids)
-    return Group(name, np.asarray(images), before, after)
+    return Group(name, images_of(tasks), before, after)
 
 
-def figures(before: np.ndarray, after: np.ndarray) -> dict[str, Any]:
+def images_of(tasks: Tasks) -> Int[np.ndarray, " clients"]:
+    """The number of images of each client; zeros where it is not known."""
+    ids = jnp.arange(tasks.n or 0)
+    return np.asarray(jnp.zeros_like(ids) if tasks.sizes is None else tasks.sizes(ids))
+
+
+def figures(before: np.ndarray, after: np.ndarray) -> dict[str, np.ndarray]:
     """Means after and before, the mean of the worst tenth, the spread, over the last axis: clients.
 
     >>> ten = np.arange(10.0)
@@ -62,7 +64,7 @@ def figures(before: np.ndarray, after: np.ndarray) -> dict[str, Any]:
 
 
 def figures_of(group: Group) -> dict[str, float]:
-    """The figures of a group, as runs call them."""
+    """The figures of a group, by their names in result rows."""
     found = {name: float(value) for name, value in figures(group.before, group.after).items()}
     return {"test_accuracy": found.pop("accuracy")} | found
 
@@ -70,8 +72,9 @@ def figures_of(group: Group) -> dict[str, float]:
 def rows_of(row: Record, groups: list[Group]) -> list[Record]:
     """Result rows like `row`: the figures of each group, then both accuracies of every client."""
 
-    def like(metric: str, value: float, **setting: Any) -> Record:
-        return row | {"metric": metric, "mean": value, "setting": row["setting"] | setting}
+    def like(metric: str, value: float, **setting: object) -> Record:
+        setting = row["setting"] | setting
+        return row | {"metric": metric, "mean": value, "values": [value], "setting": setting}
 
     of_all = [
         like(metric, value, group=group.name, clients=len(group.after))

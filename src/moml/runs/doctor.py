@@ -1,4 +1,4 @@
-"""`moml doctor`: what there is to work with, and whether it computes what it should."""
+"""`moml doctor`: devices, versions, data sets, and a self-test."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def facts() -> Iterator[tuple[str, str]]:
         yield name, str(value)
     yield "jax devices", ", ".join(str(device) for device in jax.devices())
     free = free_bytes()
-    yield "free memory", "not told" if free is None else f"{free / 1e9:.1f} GB"
+    yield "free memory", "unknown" if free is None else f"{free / 1e9:.1f} GB"
     yield "cores", str(os.cpu_count())
     try:
         root = data_folder()

@@ -1,71 +1,51 @@
-"""What a run computes, stretch by stretch: one training, or many side by side.
-
-A job's carry is all that going on needs; a session saves it and takes it up again.
-"""
+"""What a run in a folder computes: one training, or the members of a sweep."""
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Float
 
 from moml.algorithms.parts.schedule import Schedule, constant, cosine, decay_at
 from moml.algorithms.recipes import Method
 from moml.config.build import Built, build
 from moml.config.config import Config, method_options
 from moml.config.table_tasks import Held
-from moml.errors import Diverged
+from moml.errors import ConfigError
 from moml.runtime import simulate
 from moml.runtime.account import Cost, spending
+from moml.runtime.process_group import ALONE, Team
+from moml.storage.rows_file import layout_of
+from moml.storage.rows_on_disk import RowsOnDisk
 from moml.training.check import check_loss, check_params
 from moml.training.compose import compose, hyper_of, init_key, run_key, samples_to_fill, start
+from moml.training.disk import OnDisk, split
 from moml.training.evaluate import scores_on
-from moml.training.fit import all_finite, first_bad
-from moml.training.sweep import surviving
-from moml.types import Adapt, Hyper, Key, Meta, Params, Tasks
+from moml.training.execution import Execution
+from moml.training.loop import Members, Program, members, side_by_side
+from moml.training.on_mesh import OnMesh
+from moml.training.sweep import first_state, seeds_and_keys, stacked_hyper
+from moml.types import Adapt, Hyper, Key, Meta, Params, Record, State, Tasks
 
-Row = dict[str, Any]
 Spending = Callable[[int, int], Cost]
+Scores = Callable[[Meta, Hyper], Float[Array, " n"]]
 SCORED = 1001  # seed of the samples that scores use
 
 
-class Job(NamedTuple):
-    """A run to be done: `stretch` gives the next carry and the values of a line of metrics."""
-
-    name: str
-    method: Method
-    metric: str
-    higher: bool  # whether a higher score is a better one
-    steps: int  # calls of the method's `step` in all
-    length: int  # calls in one stretch
-    first: Callable[[], Any]
-    stretch: Callable[[Any, int, int], tuple[Any, Row]]  # carry, start, size; raises Diverged
-    score: Callable[[Any], Any]  # carry -> error on unseen tasks, of each member
-    samples: Callable[[int], int]  # drawn in so many steps
-    cost: Spending | None = None  # of the rounds from one on, so many, where there are rounds
-    place: Any = None  # a `moml.runs.mesh_job.Place`, where a carry lies on many devices
-    disk: Any = None  # a `moml.training.disk.Disk`, where memories live on disk
-
-
-class Members(NamedTuple):
-    """The carry of a sweep: each member's state, its last finite model, the step it was lost at."""
-
-    state: Any
-    good: Meta
-    lost_at: Any  # int32 [members], -1 where a member goes on
-
-
 class Plan(NamedTuple):
-    """What one run and many have in common."""
+    """A configuration's problem and method, for one training or many."""
 
     built: Built
     method: Method
     run: simulate.Stretch
-    score: Callable[[Meta, Hyper], Any]
-    steps: int
-    length: int
+    score: Callable[[Meta, Hyper], Float[Array, ""]]
+    steps: int  # calls of the method's `step` in all
+    length: int  # calls in one stretch
 
     def samples(self, steps: int) -> int:
         """Samples drawn in so many steps."""
@@ -79,6 +59,18 @@ class Plan(NamedTuple):
         return spending(self.method, meta, self.built.tasks, keys)
 
 
+class Job(NamedTuple):
+    """A training to run in a folder."""
+
+    name: str
+    about: str  # named where it diverges
+    plan: Plan
+    hyper: Hyper
+    execution: Execution
+    score: Callable[[State], np.ndarray]  # carry -> score on unseen tasks, of each member
+    cost: Spending | None  # of the rounds from one on, so many; None without rounds
+
+
 def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
     """Compose a configuration's method for its problem, for the tasks that are `held` here."""
     built = build(config, held)
@@ -87,20 +79,19 @@ def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
     chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)
     check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, config.k)
     once = chosen.algorithm.iterations
-    schedule = schedule_of(config)
     each = each_of(config, built, built.unseen, chosen.adaptation(config.test_steps))
     return Plan(
         built,
         chosen,
-        simulate.stretch(chosen.algorithm, built.tasks, schedule),
+        simulate.stretch(chosen.algorithm, built.tasks, schedule_of(config)),
         lambda meta, hyper: jnp.mean(each(meta, hyper)),
         math.ceil(config.iterations / once),
         max(1, config.log_every // once),
     )
 
 
-def each_of(config: Config, built: Built, tasks: Tasks, adapt: Adapt) -> Callable[..., Any]:
-    """The score of each of some tasks, as the configuration has it: (meta, hyper) -> [tasks]."""
+def each_of(config: Config, built: Built, tasks: Tasks, adapt: Adapt) -> Scores:
+    """The score of each of some tasks by a configuration: (meta, hyper) -> [tasks]."""
     return scores_on(
         built.score,
         adapt,
@@ -128,73 +119,74 @@ def sizes_of(config: Config) -> dict[str, float | None]:
 def single(
     config: Config,
     plan: Plan | None = None,
+    *,
+    folder: Path | None = None,
     params: Params | None = None,
-    program: Any = None,
+    mesh: Mesh | None = None,
+    team: Team = ALONE,
 ) -> Job:
-    """One training: it stops where it diverges. `plan` is the configuration's, if it is there.
+    """One training from `params`, or from those of the seed; it stops where it diverges.
 
-    It starts from `params`, or from the seed's own. `program` runs a stretch in its own way.
+    It executes on the devices of a `mesh`, or on one; the latter with its memories in `folder`
+    where the configuration says so.
     """
     plan = plan_of(config) if plan is None else plan
     params = plan.built.init(init_key(config.seed)) if params is None else params
     hyper = hyper_of(plan.method, params, sizes_of(config))
-    key = run_key(config.seed)
-    program = simulate.compiled(plan.run) if program is None else program
-    finite, score = jax.jit(all_finite), jax.jit(plan.score)
+    key, tasks, options = run_key(config.seed), plan.built.tasks, plan.method.options
+    first = lambda: jax.jit(start(plan.method, tasks))(params, key, hyper)
+    if mesh is not None:
+        if config.memory == "disk":
+            raise ConfigError("memory = disk must run on one device of one process; got several")
+        execution: Execution = OnMesh(
+            plan.method, tasks, mesh, team, schedule_of(config), params, key, hyper, first
+        )
+    elif config.memory == "disk" and folder is not None:
+        like = jax.eval_shape(plan.method.algorithm.init, params, hyper)
+        execution = OnDisk(
+            plan.method.algorithm,
+            tasks,
+            store_of(config, folder, like),
+            params,
+            key,
+            hyper,
+            steps=plan.steps,
+            length=plan.length,
+            schedule=schedule_of(config),
+            eager=options.k if options.eager else 0,
+        )
+    else:
+        program = simulate.compiled(plan.run)
+        advance = lambda state, begin, size: program(state, key, begin, hyper, size)
+        execution = Execution(first, advance)
+    score = jax.jit(plan.score)
+    about = f"seed {config.seed}, eta {float(hyper.eta):g}"
+    scored = lambda carry: np.asarray(score(execution.meta(carry), hyper), float)
+    return Job(config.method, about, plan, hyper, execution, scored, plan.cost(hyper, key))
 
-    def first() -> Any:
-        return jax.jit(start(plan.method, plan.built.tasks))(params, key, hyper)
 
-    def stretch(state: Any, begin: int, size: int) -> tuple[Any, Row]:
-        state, info = program(state, key, begin, hyper, size)
-        losses = np.asarray(info.loss)
-        if not (np.isfinite(losses).all() and finite(state.meta)):
-            raise Diverged(
-                f"{config.method} (seed {config.seed}) diverged at step {begin + first_bad(losses)}"
-                f" of {plan.steps} (eta {float(hyper.eta):g}): loss or parameters are not finite"
-            )
-        return state, {"loss": losses.mean(), "norm": np.asarray(info.norm).mean()}
-
-    scored = lambda state: score(state.meta, hyper)
-    return Job(
-        config.method, plan.method, plan.built.metric, plan.built.higher, plan.steps, plan.length,
-        first, stretch, scored, plan.samples, plan.cost(hyper, key),
-    )  # fmt: skip
+def store_of(config: Config, folder: Path, like: State) -> RowsOnDisk:
+    """Where a run has its rows; `like` is a state of its method, or its shapes."""
+    place = folder / "memory" if config.memory_dir is None else Path(config.memory_dir)
+    rows = split(like)[1]
+    return RowsOnDisk(place, folder, jax.tree.leaves(rows)[0].shape[0], layout_of(rows))
 
 
-def many(config: Config, settings: list[Row], plan: Plan, program: Any) -> Job:
-    """All settings side by side; a member that diverges is lost, the others go on."""
-    example = plan.built.init(init_key(0))
-    given = [
-        sizes_of(config) | {name: row[name] for name in row if name != "seed"} for row in settings
-    ]
-    rows = [hyper_of(plan.method, example, sizes) for sizes in given]
-    hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
-    numbers = jnp.asarray([row["seed"] for row in settings])
-    keys = jax.vmap(run_key)(numbers)
+def many(config: Config, settings: list[Record], plan: Plan, program: Program | None = None) -> Job:
+    """All settings side by side, by a program over members; those that diverge are marked."""
+    program = simulate.compiled(plan.run, members=True) if program is None else program
+    built = plan.built
+    hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, sizes_of(config))
+    seeds, keys = seeds_and_keys(settings)
+    first = jax.jit(jax.vmap(first_state(plan.method, built.init, built.tasks)))
     score = jax.jit(jax.vmap(plan.score))
 
-    def first() -> Members:
-        begin = start(plan.method, plan.built.tasks)
-        one = lambda seed, key, hyper: begin(plan.built.init(init_key(seed)), key, hyper)
-        state = jax.jit(jax.vmap(one))(numbers, keys, hyper)
-        good = jax.tree.map(jnp.copy, state.meta)
-        return Members(state, good, jnp.full(len(settings), -1, jnp.int32))
-
-    def stretch(carry: Members, begin: int, size: int) -> tuple[Members, Row]:
-        state, info = program(carry.state, keys, begin, hyper, size)
-        losses = np.asarray(info.loss)
-        good, lost_at = surviving(state.meta, losses, carry.good, np.asarray(carry.lost_at), begin)
-        alive = lost_at < 0
-        shown = lambda values: np.where(alive, np.asarray(values).mean(axis=1), np.nan)
-        row = {"loss": shown(losses), "norm": shown(info.norm)}
-        return Members(state, good, jnp.asarray(lost_at)), row
-
     def scored(carry: Members) -> np.ndarray:
-        return np.where(np.asarray(carry.lost_at) < 0, score(carry.good, hyper), np.nan)
+        each = np.asarray(score(carry.good, hyper), float)
+        return np.where(np.asarray(carry.lost_at) < 0, each, np.nan)
 
+    advance = side_by_side(program, keys, hyper)
+    execution = Execution(lambda: members(first(seeds, keys, hyper)), advance)
+    cost = plan.cost(jax.tree.map(lambda leaf: leaf[0], hyper), keys)
     name = f"{config.method} x {len(settings)}"
-    return Job(
-        name, plan.method, plan.built.metric, plan.built.higher, plan.steps, plan.length, first,
-        stretch, scored, plan.samples, plan.cost(rows[0], keys),
-    )  # fmt: skip
+    return Job(name, "", plan, hyper, execution, scored, cost)

@@ -1,14 +1,14 @@
-"""What the page computes of a run's newest model: scores by shots, clients, fits, the memory."""
+"""What the report computes for a run's newest model: scores by shots, clients, fits, memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, Int
 
 from moml.algorithms.parts.memory import parted
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
@@ -17,25 +17,25 @@ from moml.config.config import Config
 from moml.config.problems import Clients, Episodes, Sine
 from moml.errors import MomlError
 from moml.models import mlp
-from moml.runs.client_scores import Group
+from moml.runs.client_scores import Group, images_of
 from moml.runs.job import SCORED, Plan, each_of, plan_of
 from moml.runs.runs import load
 from moml.runs.score import asked
 from moml.tasks.sine import unseen_waves
-from moml.training.evaluate import levels
+from moml.training.evaluate import levels, unadapted
 from moml.training.fit import Learner
-from moml.types import Tasks
+from moml.types import Samples, Tasks
 
 UNSEEN_TASKS = "unseen tasks"
 TOOK_PART, NEVER = "took part", "never took part"
 DRAWN, DRAWN_IMAGES = 100, 10  # samples for v of an endless task; images of a class
 TRACKED, AT_ONCE = 1000, 64  # tasks, at most; side by side
-OWN = "ditto"  # what its clients keep is a model of their own, no memory of one
+OWN = "ditto"  # its clients keep personal models, no memories of an adapted one
 Values = Float[np.ndarray, " n"]
 
 
 class Level(NamedTuple):
-    """Every task's score after so many shots; 0 is the model as it comes."""
+    """Every task's score after so many shots; 0: without adapting."""
 
     who: str
     shots: int
@@ -111,9 +111,7 @@ def look(folder: Path, config: Config, done: Callable[[], None]) -> Looked:
 def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Level]:
     config = replace(config, shots=shots or config.shots)
     adapt = plan.method.adaptation(config.test_steps)
-    if shots == 0:
-        start = adapt.start
-        adapt = adapt._replace(apply=lambda meta, support, hyper: start(meta))
+    adapt = adapt if shots else unadapted(adapt)
     named: dict[str, Tasks | None] = {UNSEEN_TASKS: plan.built.unseen}
     if isinstance(config.problem, Clients):
         named = {TOOK_PART: plan.built.unseen, NEVER: plan.built.strangers}
@@ -122,7 +120,7 @@ def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Le
         for who, tasks in named.items()
         if tasks is not None
     }
-    scores = jax.jit(lambda *given: {who: one(*given) for who, one in each.items()})
+    scores = jax.jit(lambda meta, hyper: {who: one(meta, hyper) for who, one in each.items()})
     found = scores(learner.meta, learner.hyper)
     tidy = lambda values: np.nan_to_num(np.asarray(values, float), nan=np.inf, posinf=np.inf)
     return [Level(who, shots, tidy(found[who])) for who in each]
@@ -135,19 +133,14 @@ def _groups(config: Config, plan: Plan, found: Sequence[Level]) -> list[Group]:
     named = {"took-part": (TOOK_PART, plan.built.unseen), "unseen": (NEVER, plan.built.strangers)}
     at = {(level.who, level.shots): level.each for level in found}
     return [
-        Group(name, _sizes(tasks), at[who, 0], at[who, config.shots])
+        Group(name, images_of(tasks), at[who, 0], at[who, config.shots])
         for name, (who, tasks) in named.items()
         if tasks is not None
     ]
 
 
-def _sizes(tasks: Tasks) -> np.ndarray:
-    ids = jnp.arange(tasks.n or 0)
-    return np.asarray(jnp.zeros_like(ids) if tasks.sizes is None else tasks.sizes(ids))
-
-
 def _alone(config: Config, learner: Learner) -> float | None:
-    """Accuracy where an answer depends on no other query, if that is not what was asked."""
+    """Accuracy with one query at a time, if the run's own score is another."""
     p = config.problem
     if not isinstance(p, Episodes) or p.alone or p.model != "conv4" or p.norm != "batch":
         return None
@@ -166,7 +159,7 @@ def _fits(config: Config, plan: Plan, learner: Learner, found: Sequence[Level]) 
     drawn = config.shots + (plan.built.queries or 0)
 
     @jax.jit
-    def one(i: Any) -> Any:
+    def one(i: Int[Array, ""]) -> tuple[Samples, tuple[Array, ...]]:
         key = jax.random.fold_in(jax.random.key(SCORED), i)  # the samples of the score itself
         samples = tasks.fetch(i[None], tasks.draw(key, i[None], drawn))
         support = jax.tree.map(lambda leaf: leaf[0, : config.shots], samples)

@@ -1,10 +1,9 @@
-"""What a run was begun with, and what has changed since."""
+"""The configuration that a run was started with, and what has changed since."""
 
 import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from moml.config.config import Config, changed, kind_of
 from moml.config.toml import dump, parse
@@ -12,17 +11,14 @@ from moml.config.toml import load as read_config
 from moml.errors import ConfigError
 from moml.storage.files import write_text
 from moml.storage.folder import versions
+from moml.types import Record
 
 log = logging.getLogger("moml")
-Record = dict[str, Any]
 NOT_THERE = "not there"
 
 
 def write_record(folder: Path, config: Config, extra: Record) -> None:
-    """What a run was begun with: config.toml, for people to read and to change; and run.json.
-
-    That one comes last, as it makes a folder a run's.
-    """
+    """Write config.toml, for people to read and to edit, and last run.json, which marks a run."""
     record = {"config": dump(config), "versions": versions(), "seed": config.seed} | extra
     write_text(dump(config), folder / "config.toml")
     write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
@@ -31,10 +27,7 @@ def write_record(folder: Path, config: Config, extra: Record) -> None:
 def begin(
     folder: Path, config: Config, extra: Record, ready: Callable[[], None] = lambda: None
 ) -> None:
-    """Make a folder a run's; refused where it is one already. For the holder of its lock.
-
-    `ready` is called before anything is written.
-    """
+    """Make a folder that of a run; `ready` is called before anything is written."""
     if (folder / "run.json").exists():
         raise ConfigError(f"{folder} holds a run already; go on with: moml resume {folder}")
     ready()
@@ -42,7 +35,7 @@ def begin(
 
 
 def record_of(folder: Path) -> tuple[Record, Config]:
-    """What a run was begun with."""
+    """The record and the configuration that a run was started with."""
     try:
         record = json.loads((folder / "run.json").read_text())
         return record, parse(record["config"], str(folder / "run.json"))
@@ -55,7 +48,7 @@ def record_of(folder: Path) -> tuple[Record, Config]:
 def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, Callable[[], None]]:
     """A run's record and configuration; a change in config.toml must be allowed by its name.
 
-    The function is to be called when the run can go on so: it writes the change into the record.
+    The function records the change; call it when the run can continue with it.
     """
     record, old = record_of(folder)
     path = folder / "config.toml"
@@ -82,15 +75,17 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
     return record, new, note
 
 
-def _field(config: Config, name: str) -> Any:
-    value: Any = config
+def _field(config: Config, name: str) -> object:
+    if name == "problem.kind":
+        return kind_of(config.problem)
+    value: object = config
     for part in name.split("."):
-        value = kind_of(value) if part == "kind" else getattr(value, part, NOT_THERE)
+        value = getattr(value, part, NOT_THERE)
     return value
 
 
 def warn_of_forgotten(record: Record) -> None:
-    """Say that tasks whose memory was removed are still in the data."""
+    """Warn that tasks whose memory was removed are still in the data."""
     if numbers := record.get("forgotten"):
         which = ", ".join(map(str, numbers))
         log.warning(

@@ -1,11 +1,10 @@
-"""Runs in folders: begin one, go on with one, take its model."""
+"""Runs in folders: start one, resume one, load its model."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -13,30 +12,30 @@ from jax.sharding import Mesh
 
 from moml.algorithms.recipes import RECIPES, Method
 from moml.config.config import Config, kind_of
-from moml.config.toml import dump
 from moml.errors import CheckpointError, ConfigError
 from moml.runs.consistency import assert_same_config, assert_same_data, assert_same_folder
-from moml.runs.disk_job import job_of
-from moml.runs.job import Job, Plan, plan_of, sizes_of
-from moml.runs.mesh_job import mesh_job
-from moml.runs.record import Record, begin, record_of, unchanged, warn_of_forgotten
-from moml.runs.session import go_on, strong
+from moml.runs.job import Job, Plan, plan_of, single, sizes_of
+from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
+from moml.runs.session import run_job
 from moml.runtime.process_group import ALONE, Team, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder
-from moml.storage.folder import Lock, versions
-from moml.storage.metrics import COST, START, read, tensorboard_x
+from moml.storage.folder import Lock
+from moml.storage.metrics import COST, read, tensorboard_x
 from moml.training.compose import hyper_of, init_key
-from moml.training.fit import Learner
-from moml.types import Params
+from moml.training.execution import copy_arrays
+from moml.training.fit import Learner, TrainingState
+from moml.training.loop import Callback
+from moml.training.rows import result_row
+from moml.types import Params, Record
 
 
-def resolved(config: Config) -> Config:
-    """The configuration with the step sizes in use instead of the method's own."""
-    plan = plan_of(config)
+def resolved(config: Config, plan: Plan | None = None) -> Config:
+    """The configuration with the method's defaults written out; `plan` is that of `config`."""
+    plan = plan_of(config) if plan is None else plan
     used = hyper_of(plan.method, plan.built.init(init_key(0)), sizes_of(config))
     recipe = RECIPES[config.method]
-    sizes: dict[str, Any] = {n: float(str(np.asarray(v))) for n, v in used._asdict().items()}
+    sizes: Record = {n: float(str(np.asarray(v))) for n, v in used._asdict().items()}
     for name in ("beta", "gamma"):
         if getattr(recipe, name) == 1:  # the method has none
             sizes[name] = getattr(config, name)
@@ -45,18 +44,18 @@ def resolved(config: Config) -> Config:
 
 
 def _options(config: Config, chosen: Method) -> Record:
-    """The options that a method takes, as it has them: its defaults may change one day."""
+    """The options that a method takes, as it has them: its defaults may change later."""
     recipe, special = RECIPES[config.method], {n for r in RECIPES.values() for n in r.takes}
-    told = {}
+    used = {}
     for field in fields(Config):
         open_ = field.name not in recipe.fixed and field.name not in special - set(recipe.takes)
         if open_ and getattr(config, field.name) is None and hasattr(chosen.options, field.name):
-            told[field.name] = getattr(chosen.options, field.name)
-    if "outer" in told:
-        told["outer"] = "sgd" if chosen.options.outer is None else "adam"
-    if "tied" in told:  # a function there, a word here
-        told["tied"] = False
-    return told
+            used[field.name] = getattr(chosen.options, field.name)
+    if "outer" in used:
+        used["outer"] = "sgd" if chosen.options.outer is None else "adam"
+    if "tied" in used:  # a function there, a flag here
+        used["tied"] = False
+    return used
 
 
 def train(
@@ -66,81 +65,57 @@ def train(
     source: Path | None = None,
     progress: bool = False,
     board: bool = False,
+    callback: Callback | None = None,
     mesh: Mesh | None = None,
     team: Team = ALONE,
 ) -> tuple[Config, Job]:
-    """Begin a run in a folder, and do it to the end; the configuration as it was resolved.
+    """Start a run in a folder and train to its end; the resolved configuration, and the job.
 
-    With a `source`, another run, it starts from w there. With a `mesh` its tasks are shared out to
-    many devices, those of all processes of the `team`.
+    With a `source`, another run, it starts from the parameters w there. With a `mesh` its tasks are
+    distributed over many devices, those of all processes of the `team`.
     """
     if board:
-        tensorboard_x()  # missed before anything is begun
-    given = config
-    config = team.together("config", lambda: resolved(given))
+        tensorboard_x()  # raises before anything is started
+
+    def prepare(given: Config = config) -> tuple[Plan, Config]:
+        plan = plan_of(given)
+        return plan, resolved(given, plan)
+
+    plan, config = team.together("config", prepare)
     assert_same_config(team, config)
-    plan = team.together("plan", lambda: plan_of(config))
     start = None if source is None else team.together("from", lambda: _start(source, plan))
     assert_same_data(team, plan, start)
-    with ExitStack() as open_:
-        job = _job(config, folder, plan, mesh, team, start)
+    job = single(config, plan, folder=folder, params=start, mesh=mesh, team=team)
+    with ExitStack() as stack:
 
         def claim() -> None:
-            open_.enter_context(Lock(writable_folder(folder)))
-            ready = job.disk.store.check_new if job.disk else nothing
-            begin(folder, config, {} if source is None else {"from": str(source)}, ready)
+            stack.enter_context(Lock(writable_folder(folder)))
+            extra = {} if source is None else {"from": str(source)}
+            begin(folder, config, extra, job.execution.check_new)
 
         assert_same_folder(team, folder)
         team.together("begin", claim if team.leads else nothing)
-        if source is not None:
-            _save_first(folder, config, job, team)
-        go_on(folder, config, job, progress=progress, board=board, team=team)
+        run_job(
+            folder, config, job, progress=progress, board=board, callback=callback,
+            save_first=source is not None, team=team,
+        )  # fmt: skip
     return config, job
-
-
-def _job(
-    config: Config,
-    folder: Path,
-    plan: Plan,
-    mesh: Mesh | None,
-    team: Team,
-    start: Params | None = None,
-) -> Job:
-    if mesh is None:
-        return job_of(config, folder, plan, start)
-    if config.memory == "disk":
-        raise ConfigError("memory = disk is for one device of one process; given several")
-    return mesh_job(config, plan, mesh, team, start)
 
 
 def _start(source: Path, plan: Plan) -> Params:
     """The parameters w of another run, if the network is the same."""
     params = load(source).params
-    told = lambda tree: [
+    shapes = lambda tree: [
         f"{jax.tree_util.keystr(at, simple=True, separator='/')} {list(leaf.shape)}"
         for at, leaf in jax.tree_util.tree_leaves_with_path(tree)
     ]
-    for was, wanted in zip_longest(told(params), told(plan.built.init(init_key(0)))):
+    for was, wanted in zip_longest(shapes(params), shapes(plan.built.init(init_key(0)))):
         if was != wanted:
             raise ConfigError(
-                f"{source} has another network: {was or 'nothing'}, and here it is "
-                f"{wanted or 'nothing'}"
+                f"the network of {source} must be the same: {wanted or 'nothing'}; got "
+                f"{was or 'nothing'}"
             )
     return params
-
-
-def _save_first(folder: Path, config: Config, job: Job, team: Team) -> None:
-    """A checkpoint of step 0, so that the run needs the other one no more."""
-    info = {"metrics": START._asdict(), "config": dump(config), "versions": versions()}
-    carry = job.first() if job.place is None else job.place.saved(job.place.first())
-    with (
-        Checkpoints(folder / "checkpoints", config.keep, team) as kept,
-        job.disk or nullcontext() as disk,
-    ):
-        if disk:
-            disk.begin(carry, None)
-            info |= disk.saving(0, [])
-        kept.save(0, carry, info)
 
 
 def resume(
@@ -149,16 +124,17 @@ def resume(
     *,
     progress: bool = False,
     board: bool = False,
+    callback: Callback | None = None,
     mesh: Mesh | None = None,
     team: Team = ALONE,
 ) -> tuple[Config, Job]:
-    """Go on with a run from its last good checkpoint; on other devices than before, if need be."""
+    """Continue a run from its last good checkpoint, also on other devices than before."""
     team.together("record", lambda: record_of(folder))
     assert_same_folder(team, folder)
-    with ExitStack() as open_:
+    with ExitStack() as stack:
 
         def claim() -> None:
-            open_.enter_context(Lock(folder))
+            stack.enter_context(Lock(folder))
 
         team.together("begin", claim if team.leads else nothing)
         record, config, note = team.together("config", lambda: unchanged(folder, allow))
@@ -171,14 +147,27 @@ def resume(
             )
         plan = team.together("plan", lambda: plan_of(config))
         assert_same_data(team, plan, None)
-        job = _job(config, folder, plan, mesh, team)
-        ready = note if team.leads else nothing
-        go_on(folder, config, job, progress=progress, board=board, ready=ready, team=team)
+        job = single(config, plan, folder=folder, mesh=mesh, team=team)
+        run_job(
+            folder, config, job, progress=progress, board=board, callback=callback,
+            ready=note if team.leads else nothing, team=team,
+        )  # fmt: skip
     return config, job
 
 
 def load(folder: Path | str, *, best: bool = False) -> Learner:
-    """The model of a run's newest good checkpoint, or of its best one, to adapt and to evaluate.
+    """Load the model of a run's newest good checkpoint, or of its best one.
+
+    Parameters
+    ----------
+    folder
+        The folder of the run.
+    best
+        Take the checkpoint with the best score instead of the newest.
+
+    Returns
+    -------
+    A `Learner`, to adapt and to evaluate.
 
     >>> load("nowhere")
     Traceback (most recent call last):
@@ -190,49 +179,42 @@ def load(folder: Path | str, *, best: bool = False) -> Learner:
     if "grid" in record:
         raise ConfigError(f"{folder} holds a sweep, not one model: take the best of its rows")
     plan = plan_of(config)
-    job = job_of(config, folder, plan)
+    job = single(config, plan, folder=folder)
     with Checkpoints(folder / "checkpoints", config.keep) as kept:
-        found = kept.load(jax.eval_shape(job.first), best=best)
+        found = kept.load(job.execution.shapes(), best=best)
     if found is None:
         raise CheckpointError(f"{folder} has no checkpoint yet")
-    state = strong(found.state)
-    hyper = hyper_of(plan.method, plan.built.init(init_key(config.seed)), sizes_of(config))
+    state = TrainingState(copy_arrays(found.state), found.step)
     rows = [row for row in read(folder / "metrics.jsonl") if row["step"] <= found.step]
     losses = np.array([row["loss"] for row in rows], float)
-    return Learner(plan.method, state.meta, hyper, state, losses, job.samples(found.step))
+    meta, samples = state.method.meta, plan.samples(found.step)
+    return Learner(plan.method, meta, job.hyper, state, losses, samples)
 
 
 def row_of(
-    config: Config, job: Job, values: Sequence[float | None], setting: Record, seconds: float
+    config: Config, plan: Plan, values: Sequence[float | None], setting: Record, seconds: float
 ) -> Record:
-    """A result row: the last scores, one of each seed."""
-    kept = [value for value in values if value is not None]
-    return {
-        "table": "train",
-        "dataset": kind_of(config.problem),
-        "setting": {"k": config.k, "shots": config.shots, "steps": config.test_steps} | setting,
-        "method": config.method,
-        "protocol": "strict",
-        "metric": job.metric,
-        "mean": float(np.mean(kept)) if kept else None,
-        "std": float(np.std(kept)) if kept else None,
-        "seeds": len(values),
-        "lost": len(values) - len(kept),
-        "paper_mean": None,
-        "paper_std": None,
-        "samples": job.samples(job.steps),
-        "iterations": config.iterations,
-        "seconds": round(seconds, 2),
-    }
+    """The result row of some scores, one a seed."""
+    return result_row(
+        table="train",
+        dataset=kind_of(config.problem),
+        setting={"k": config.k, "shots": config.shots, "steps": config.test_steps} | setting,
+        method=config.method,
+        metric=plan.built.metric,
+        values=values,
+        samples=plan.samples(plan.steps),
+        iterations=config.iterations,
+        seconds=seconds,
+    )
 
 
-def last_row(config: Config, job: Job, folder: Path, seconds: float) -> Record:
-    """The result row of a run that is done."""
+def last_row(config: Config, plan: Plan, folder: Path, seconds: float) -> Record:
+    """The result row of a finished run."""
     score = read(folder / "metrics.jsonl")[-1]["score"]
     seen = {name: value for name, value in sizes_of(config).items() if value is not None}
-    return row_of(config, job, [score], seen | {"seed": config.seed}, seconds)
+    return row_of(config, plan, [score], seen | {"seed": config.seed}, seconds)
 
 
 def spent(folder: Path) -> dict[str, int] | None:
-    """What the rounds of a run have cost by its last line of metrics; None where it has none."""
+    """What the rounds of a run cost, from its last line of metrics; None without rounds."""
     return read(folder / "metrics.jsonl")[-1].get(COST)

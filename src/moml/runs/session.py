@@ -1,26 +1,23 @@
-"""One job in one folder, from wherever it stands to its end; killed at any moment, it goes on.
+"""One job in one folder, from its last checkpoint to its end; killed at any moment, it resumes.
 
 RUN/  config.toml    the configuration, resolved
-      run.json       the same with versions and seed, as the run was begun
+      run.json       the same with versions and seed, as the run was started
       metrics.jsonl  a line a stretch
       checkpoints/   see `moml.storage.checkpoint`
-      memory/        see `moml.storage.rows_on_disk`, where memories live on disk
+      memory/        see `moml.storage.rows_on_disk`, where memories are on disk
       log.txt        what happened when
-      lock           who is at work here
+      lock           the process that is using the folder
 """
 
 import logging
-import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from types import FrameType
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from moml.config.config import Config
@@ -29,38 +26,39 @@ from moml.errors import ConfigError, Interrupted
 from moml.runs.job import Job
 from moml.runtime.account import Cost
 from moml.runtime.process_group import ALONE, Team, nothing
-from moml.storage.checkpoint import Checkpoints, Saved
+from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import DETERMINISTIC, open_log, versions
 from moml.storage.metrics import COST, START, Mark, Metrics, flaw, read, tensorboard
-from moml.training.progress import bar
+from moml.training.loop import Callback, TrainingInfo, loop
+from moml.types import Record, State
 
 log = logging.getLogger("moml")
 
 
 @contextmanager
-def asked_to_stop() -> Iterator[Callable[[], int]]:
-    """While open, Ctrl-C and SIGTERM only leave word: the number of the signal, 0 for none.
+def stop_signals() -> Iterator[Callable[[], int]]:
+    """Record Ctrl-C and SIGTERM instead of stopping at once: a function to ask for the signal.
 
-    A second Ctrl-C does not wait.
+    It gives 0 while there was none. A second Ctrl-C interrupts.
     """
-    came: list[int] = []
+    received: list[int] = []
 
-    def note(number: int, frame: Any) -> None:
-        if came and number == signal.SIGINT:
+    def note(number: int, frame: FrameType | None) -> None:
+        if received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        came.append(number)
+        received.append(number)
 
     old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: came[0] if came else 0
+        yield lambda: received[0] if received else 0
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def how_it_ended() -> Iterator[None]:
-    """Tell the log why a run did not come to its end."""
+def log_errors() -> Iterator[None]:
+    """Write to the log why a run ended early."""
     try:
         yield
     except BaseException as error:
@@ -68,143 +66,136 @@ def how_it_ended() -> Iterator[None]:
         raise
 
 
-def strong(tree: Any) -> Any:
-    """Fresh arrays with types of their own: a first state and a loaded one then trace alike."""
-    return jax.tree.map(lambda x: jnp.array(x, dtype=x.dtype, copy=True), tree)
-
-
-def _unseen(row: Any) -> None:
-    """TensorBoard, where it is not asked for."""
-
-
-def _finite(values: Any) -> np.ndarray:
-    numbers = np.asarray(math.nan if values is None else values, float)
-    return numbers[np.isfinite(numbers)]
-
-
-def _mean(values: Any) -> float:
-    return float(_finite(values).mean()) if _finite(values).size else math.nan
-
-
-def _least(values: Any) -> float | None:
-    return float(_finite(values).min()) if _finite(values).size else None
-
-
-def plus(one: Cost, other: Cost) -> Cost:
-    """Two costs together."""
-    return Cost(*(np.add(a, b) for a, b in zip(one, other, strict=True)))
-
-
-def _spent(path: Path, job: Job, done: int, *, leads: bool) -> Any:
-    """What the rounds so far have cost, as the last line of metrics has it; None without rounds."""
+def _spent(path: Path, job: Job, done: int, *, leads: bool) -> Cost | None:
+    """What the rounds so far cost, from the last line of metrics; None without rounds."""
     if job.cost is None:
         return None
     rows = read(path) if leads else []
     return Cost(**rows[-1][COST]) if rows and COST in rows[-1] else job.cost(0, done)
 
 
-def _carry(job: Job, found: Saved | None) -> Any:
-    """What a job goes on from, where it computes."""
-    if job.place is None:
-        return strong(job.first() if found is None else found.state)
-    return job.place.first() if found is None else job.place.spread(found.state)
-
-
 def _agreed(team: Team, halt: int, due: bool) -> tuple[int, bool]:
-    """Stop where any process was asked to; save when the first one says so."""
-    told = [words.split() for words in team.exchange("stretch", f"{halt} {due:d}")]
-    return max(int(halt) for halt, _ in told), told[0][1] == "1"
+    """Stop if any process was asked to; save when the first one says so."""
+    answers = [words.split() for words in team.exchange("stretch", f"{halt} {due:d}")]
+    return max(int(halt) for halt, _ in answers), answers[0][1] == "1"
 
 
-def go_on(
+def run_job(
     folder: Path,
     config: Config,
     job: Job,
     *,
     progress: bool = False,
     board: bool = False,
+    callback: Callback | None = None,
     resume: str | None = None,
     more: bool = False,
+    save_first: bool = False,
     ready: Callable[[], None] = nothing,
     team: Team = ALONE,
-) -> Any:
-    """Do what is left of a job in its folder; the last carry. `resume` is how a user goes on.
+) -> State:
+    """Do what is left of a job in a folder whose lock the caller has; the last carry.
 
-    For the holder of the folder's lock. Raises Interrupted after a signal, when all is saved (at
-    the end only if there is `more` to do), and Diverged where the numbers end. `ready` is called
-    when the state to go on from is there, before anything is changed. All processes of a `team` do
-    the same; the first one writes, and all save.
+    Metrics, scores and checkpoints are written after the stretches of the loop. Raises Interrupted
+    after a signal, when all is saved (at the end only if there is `more` to do), and Diverged.
+    `resume` is the command that continues. `save_first` saves step 0. `ready` is called when the
+    state to continue from is loaded, before anything is changed. All processes of a `team` do the
+    same; the first one writes, and all save.
     """
-    resume = f"moml resume {quote(str(folder))}" if resume is None else resume
-    path = folder / "metrics.jsonl"
+    plan, path = job.plan, folder / "metrics.jsonl"
     uses = versions()
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (
         open_log(folder) if team.leads else nullcontext(),
-        how_it_ended(),
+        log_errors(),
         Checkpoints(folder / "checkpoints", config.keep, team) as kept,
-        asked_to_stop() as stop,
-        job.disk or nullcontext() as disk,
+        stop_signals() as signalled,
+        closing(job.execution) as execution,
     ):
         team.together("clear", kept.clear if team.leads else nothing)
-        usable = lambda info: flaw(path, Mark(**info["metrics"])) or (disk and disk.flaw(info))
-        found = kept.load(jax.eval_shape(job.first), usable, mapped=job.place is not None)
+        usable = lambda info: flaw(path, Mark(**info["metrics"])) or execution.verify(info)
+        found = kept.load(execution.shapes(), usable, mapped=True)
         done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
-        if done > job.steps:
-            raise ConfigError(f"{folder} is at step {done} already: iterations end at {job.steps}")
+        if done > plan.steps:
+            raise ConfigError(f"{folder} is at step {done} already: iterations end at {plan.steps}")
         ready()
-        carry = _carry(job, found)
-        if disk:
-            disk.begin(carry, None if found is None else done, shown=progress)
-        log.info("%s: from step %d of %d", job.name, done, job.steps)
+        if found is None:
+            carry = execution.first(progress=progress)
+        else:
+            carry = execution.load(found.state, done)
+        log.info("%s: from step %d of %d", job.name, done, plan.steps)
         if not uses["deterministic"]:
-            word = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
-            log.warning(word, DETERMINISTIC[0])
-        score_due = max(1, config.score_every // config.log_every) if config.score_every else 0
-        board = board and team.leads
-        board_ = tensorboard(folder / "tensorboard", done) if board else nullcontext(_unseen)
-        lines = Metrics(path, mark) if team.leads else nullcontext()
-        note = f"saved at {done}" if done else ""
-        clock = time.monotonic()
-        progress = progress and team.leads and done < job.steps
-        shown = bar(job.name, job.steps, shown=progress, done=done)
-        with lines as metrics, board_ as show, shown as advance:
+            text = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
+            log.warning(text, DETERMINISTIC[0])
+        every = max(1, config.score_every // config.log_every) if config.score_every else 0
+        boards = tensorboard(folder / "tensorboard", done) if board and team.leads else None
+        with (
+            Metrics(path, mark) if team.leads else nullcontext() as metrics,
+            boards or nullcontext(lambda row: None) as show,
+        ):
             spent = _spent(path, job, done, leads=team.leads)
-            while done < job.steps:
-                size = min(job.length, job.steps - done)
-                with team.watch():
-                    carry, row = job.stretch(carry, done, size)
-                done += size
-                last = done == job.steps
-                now = score_due and (done // job.length) % score_due == 0
-                score = np.asarray(job.score(carry), float) if now or last else None
-                once = job.method.algorithm.iterations
-                counts = {"step": done, "iterations": done * once, "samples": job.samples(done)}
-                row = counts | row | {"score": score}
-                if job.cost is not None:
-                    spent = plus(spent, job.cost(done - size, size))
+            clock, halt = time.monotonic(), 0
+
+            def save(step: int, carry: State, score: np.ndarray | None) -> None:
+                nonlocal clock
+                info = {"metrics": metrics.sync()._asdict()} | about if metrics else {}
+                state, notes = execution.snapshot(carry, step, kept.good()[-config.keep :])
+                kept.save(step, state, info | notes, _least(score, higher=plan.built.higher))
+                clock = time.monotonic()
+                log.info("saving step %d of %d", step, plan.steps)
+
+            def after(info: TrainingInfo) -> bool | str | None:
+                nonlocal spent, halt
+                step, carry, size = info.step, info.carry, info.losses.shape[-1]
+                last = step == plan.steps
+                due = every and (step // plan.length) % every == 0
+                score = job.score(carry) if due or last else None
+                once = plan.method.algorithm.iterations
+                row: Record = {"step": step, "iterations": step * once, "loss": info.loss}
+                row |= {"samples": plan.samples(step), "norm": info.norm, "score": score}
+                if job.cost is not None and spent is not None:
+                    spent = Cost(*map(np.add, spent, job.cost(step - size, size)))
                     row[COST] = spent._asdict()
                 if metrics:
                     metrics.write(row)
                 show(row)
-                old = time.monotonic() - clock >= config.save_seconds and not kept.busy
-                halt, due = _agreed(team, stop(), old)  # what comes later is for the next stretch
-                if last or halt or due:
-                    info = {"metrics": metrics.sync()._asdict()} | about if metrics else {}
-                    if disk:
-                        info |= disk.saving(done, kept.good()[-config.keep :])
-                    best = job.score(carry) if score is None else score
-                    whole = carry if job.place is None else job.place.saved(carry)
-                    kept.save(done, whole, info, _least(-best if job.higher else best))
-                    note, clock = f"saved at {done}", time.monotonic()
-                    log.info("saving step %d of %d", done, job.steps)
-                advance(done, _mean(row["loss"]), note)
-                if halt and (more or not last):
-                    kept.wait()
-                    log.info("stopped by signal %d at step %d", halt, done)
-                    where = f"stopped at step {done} of {job.steps}, and saved"
-                    raise Interrupted(f"{where}; go on with: {resume}", 128 + halt)
-            if job.place is not None:
-                log.info("%s", job.place.told())
+                late = time.monotonic() - clock >= config.save_seconds and not kept.busy
+                halt, due = _agreed(team, signalled(), late)  # later signals: after the next one
+                stop = callback is not None and callback(
+                    info._replace(hyper=job.hyper, score=score)
+                )
+                if last or halt or stop or due:
+                    save(step, carry, job.score(carry) if score is None else score)
+                return bool(halt or stop) or (f"saved at {step}" if last or due else None)
+
+            if save_first and found is None:
+                save(0, carry, None)
+            carry, done = loop(
+                job.name,
+                execution.advance,
+                carry,
+                steps=plan.steps,
+                length=plan.length,
+                done=done,
+                after=after,
+                about=job.about,
+                note=f"saved at {done}" if done else "",
+                progress=progress and team.leads,
+            )
+            if halt and (more or done < plan.steps):
+                kept.wait()
+                log.info("stopped by signal %d at step %d", halt, done)
+                command = resume or f"moml resume {quote(str(folder))}"
+                text = f"stopped at step {done} of {plan.steps}, and saved; go on with: {command}"
+                raise Interrupted(text, 128 + halt)
+            if text := execution.describe():
+                log.info("%s", text)
         log.info("%s: done", job.name)
         return carry
+
+
+def _least(scores: np.ndarray | None, *, higher: bool) -> float | None:
+    """The best score of all members, as a number of which less is better."""
+    values = np.asarray([] if scores is None else scores, float)
+    values = values[np.isfinite(values)]
+    return float((-values if higher else values).min()) if values.size else None

@@ -1,6 +1,6 @@
 """Sweeps in folders: a grid times seeds as one compiled program, in parts that fit into memory.
 
-RUN/  config.toml  run.json  lock       as of a run; run.json has the grid and the parts' size
+RUN/  config.toml  run.json  lock       as in a run; run.json has the grid and the size of a part
       part-000/ ...                     metrics, checkpoints and log of each part
 """
 
@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,24 +16,25 @@ import numpy as np
 
 from moml.config.config import Config
 from moml.errors import ConfigError, check_count
-from moml.runs.job import Job, Plan, many, plan_of, sizes_of
-from moml.runs.record import Record, begin, record_of, unchanged, warn_of_forgotten
+from moml.runs.job import Plan, many, plan_of, sizes_of
+from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
 from moml.runs.runs import resolved, row_of
-from moml.runs.session import go_on
+from moml.runs.session import run_job
 from moml.runtime import simulate
 from moml.runtime.memory_budget import Ahead, free_bytes
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
 from moml.training.compose import hyper_of, init_key, run_key, start
-from moml.training.sweep import grid_of
+from moml.training.sweep import grid_of, stacked_hyper
+from moml.types import Record
 
 log = logging.getLogger("moml")
 SHARE = 0.7  # of the free memory: a checkpoint's copy and the scores need some as well
 
 
 def grid_from(words: Sequence[str]) -> dict[str, list[float]]:
-    """A grid as the command line says it.
+    """Parse the grid of the command line.
 
     >>> grid_from(["eta=.002,.005", "beta=.1"])
     {'eta': [0.002, 0.005], 'beta': [0.1]}
@@ -43,20 +43,20 @@ def grid_from(words: Sequence[str]) -> dict[str, list[float]]:
     for word in words:
         name, _, values = word.partition("=")
         if name in grid:
-            raise ConfigError(f"grid: {name} is given twice; say {name}=NUMBER,NUMBER once")
+            raise ConfigError(f"grid: {name} is given twice; give {name}=NUMBER,NUMBER once")
         try:
             grid[name] = [float(value) for value in values.split(",")]
         except ValueError as error:
             raise ConfigError(
-                f"grid: give NAME=NUMBER,NUMBER such as eta=.002,.005; given {word!r}"
+                f"grid must have the form NAME=NUMBER,NUMBER, such as eta=.002,.005; got {word!r}"
             ) from error
     return grid
 
 
 def members_that_fit(
-    plan: Plan, config: Config, program: Ahead, members: int, room: float | None
+    plan: Plan, config: Config, program: Ahead, members: int, budget: float | None
 ) -> int:
-    """How many members train side by side in `room` bytes, by what the compiler says they take."""
+    """How many members fit into `budget` bytes side by side, by what the compiler reports."""
     params = plan.built.init(init_key(0))
     hyper = hyper_of(plan.method, params, sizes_of(config))
     one = jax.eval_shape(start(plan.method, plan.built.tasks), params, run_key(0), hyper)
@@ -68,9 +68,9 @@ def members_that_fit(
         keys = jax.eval_shape(lambda: jax.vmap(run_key)(jnp.arange(m)))
         return program.bytes_of(wide(one, m), keys, wide(hyper, m), plan.length)
 
-    while room is not None and members > 1 and (taken := needs(members)) > room:
-        log.info("%d members take %.2f GB of %.2f", members, taken / 1e9, room / 1e9)
-        members = max(1, min(members - 1, int(members * room / taken)))
+    while budget is not None and members > 1 and (taken := needs(members)) > budget:
+        log.info("%d members take %.2f GB of %.2f", members, taken / 1e9, budget / 1e9)
+        members = max(1, min(members - 1, int(members * budget / taken)))
     return members
 
 
@@ -83,76 +83,74 @@ def sweep_run(
     memory: float | None = None,
     progress: bool = False,
 ) -> tuple[Config, list[Record]]:
-    """Begin a sweep in a folder and do it to the end; `memory` in bytes, else what is free."""
+    """Start a sweep in a folder and train to its end; `memory` in bytes, else what is free."""
     check_count("seeds", seeds)
     if config.memory == "disk":
-        raise ConfigError("a sweep has its memories in RAM: memory = disk is for moml train")
+        raise ConfigError("memory must be ram in a sweep; got disk, which moml train takes")
     settings = grid_of(grid, seeds)
-    config = resolved(config)
     plan = plan_of(config)
-    for row in settings:  # every value is checked before the work
-        sizes = sizes_of(config) | {n: v for n, v in row.items() if n != "seed"}
-        hyper_of(plan.method, plan.built.init(init_key(0)), sizes)
+    config = resolved(config, plan)
+    stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, sizes_of(config))  # checks
     with Lock(writable_folder(folder)):
         free = free_bytes()
-        room = memory if memory is not None else None if free is None else SHARE * free
+        budget = memory if memory is not None else None if free is None else SHARE * free
         program = Ahead(simulate.compiled(plan.run, members=True))
-        size = members_that_fit(plan, config, program, len(settings), room)
+        size = members_that_fit(plan, config, program, len(settings), budget)
         begin(folder, config, {"grid": grid, "seeds": seeds, "members": size})
-        return config, _parts(folder, config, plan, program, settings, size, progress)
+        return config, _parts(folder, config, plan, settings, size, progress, program)
 
 
 def resume_sweep(
     folder: Path, allow: Sequence[str] = (), *, progress: bool = False
 ) -> tuple[Config, list[Record]]:
-    """Go on with a sweep from the last good checkpoint of each of its parts."""
+    """Continue a sweep from the last good checkpoint of each of its parts."""
     record_of(folder)
     with Lock(folder):
         record, config, note = unchanged(folder, allow)
         warn_of_forgotten(record)
-        settings = grid_of(record["grid"], record["seeds"])
+        settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
         plan = plan_of(config)
-        program, size = Ahead(simulate.compiled(plan.run, members=True)), record["members"]
-        return config, _parts(folder, config, plan, program, settings, size, progress, note)
+        program = Ahead(simulate.compiled(plan.run, members=True))
+        return config, _parts(folder, config, plan, settings, size, progress, program, note)
 
 
 def _parts(
     folder: Path,
     config: Config,
     plan: Plan,
-    program: Ahead,
     settings: list[Record],
     size: int,
     progress: bool,
+    program: Ahead,
     ready: Callable[[], None] = lambda: None,
 ) -> list[Record]:
-    """Do part after part; the rows of all, the best first."""
-    began = time.monotonic()
-    scores: list[float | None] = []
+    """Train part after part; the rows of all, the best first. `ready` is called once."""
+    began, scores = time.monotonic(), []
     for number, at in enumerate(range(0, len(settings), size)):
         job = many(config, settings[at : at + size], plan, program)
         part = writable_folder(folder / f"part-{number:03d}")
-        how, more = f"moml resume {quote(str(folder))}", at + size < len(settings)
-        go_on(part, config, job, progress=progress, resume=how, more=more, ready=ready)
-        ready = lambda: None  # once
+        run_job(
+            part, config, job, progress=progress, resume=f"moml resume {quote(str(folder))}",
+            more=at + size < len(settings), ready=ready if at == 0 else lambda: None,
+        )  # fmt: skip
         scores += read(part / "metrics.jsonl")[-1]["score"]
-    return ranked(config, job, settings, scores, time.monotonic() - began)
+    return ranked(config, plan, settings, scores, time.monotonic() - began)
 
 
 def ranked(
     config: Config,
-    job: Job,
+    plan: Plan,
     settings: list[Record],
     scores: list[float | None],
     seconds: float,
 ) -> list[Record]:
-    """A row a point of the grid, over its seeds; the best first, lost ones last."""
-    points: dict[tuple[Any, ...], list[float | None]] = {}
+    """A row for each point of the grid, over its seeds; the best first, lost ones last."""
+    points: dict[tuple[tuple[str, float], ...], list[float | None]] = {}
     for setting, score in zip(settings, scores, strict=True):
         point = tuple((name, value) for name, value in setting.items() if name != "seed")
         points.setdefault(point, []).append(score)
-    rows = [row_of(config, job, values, dict(point), seconds) for point, values in points.items()]
-    sign = -1 if job.higher else 1
+    rows = [row_of(config, plan, values, dict(point), seconds) for point, values in points.items()]
+    sign = -1 if plan.built.higher else 1
     return sorted(
         rows, key=lambda row: (row["lost"], np.inf if row["mean"] is None else sign * row["mean"])
     )

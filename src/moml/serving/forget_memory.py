@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike
 
 from moml.config.config import Config
 from moml.errors import ConfigError
-from moml.runs.disk_job import store_of
-from moml.runs.job import Members, Plan, many, plan_of, single, sizes_of
+from moml.runs.job import Plan, many, plan_of, single, sizes_of, store_of
 from moml.runs.record import record_of
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import write_text
 from moml.storage.folder import Lock
 from moml.training.compose import hyper_of, init_key
+from moml.training.loop import Members
 from moml.training.sweep import grid_of
 from moml.types import Record, State
 
@@ -90,7 +90,7 @@ def _checkpoints(
     """Folder, form and change of the checkpoints of a run, or of each part of a sweep."""
     begin = _begin(config, plan)
     if "grid" not in record:
-        like = jax.eval_shape(single(config, plan).first)
+        like = single(config, plan).execution.shapes()
         change = lambda state: cleared(state, begin(config.seed), rows, numbers)
         yield folder / "checkpoints", like, change
         return
@@ -98,7 +98,7 @@ def _checkpoints(
     for part, first in enumerate(range(0, len(settings), size)):
         members = settings[first : first + size]
         start = jax.vmap(begin)(jnp.asarray([member["seed"] for member in members]))
-        like = jax.eval_shape(many(config, members, plan, None).first)
+        like = many(config, members, plan).execution.shapes()
         change = partial(_cleared_members, start, rows, numbers)
         yield folder / f"part-{part:03d}" / "checkpoints", like, change
 

@@ -18,9 +18,10 @@ from moml.models.user import Build
 from moml.tabular.model import TableModel
 from moml.tabular.program import TableData, compiled, setup, table_data
 from moml.tabular.rows import RowLists, as_input, as_target, padded, split_rows
+from moml.training.loop import keep
 from moml.training.progress import bar
-from moml.training.sweep import Programs, keep, sweep
-from moml.types import Batch, Hyper, Meta, Record, Task
+from moml.training.sweep import Programs, sweep
+from moml.types import Batch, Meta, Record, Task
 
 ETAS = (0.003, 0.01)
 LOOKS = 20  # number of scores on held-out tasks during training
@@ -183,7 +184,7 @@ def train_kind(
 
     with bar(f"{kind} x {len(least)}", steps, shown=progress) as advance:
 
-        def look(at: int, meta: Meta, hyper: Hyper | None = None) -> None:
+        def look(at: int, meta: Meta) -> None:
             nonlocal best, least
             answers = np.asarray(done.answers(meta, given, test))
             now = task_losses(shape, answers, test.query).sum(axis=-1)
@@ -198,7 +199,7 @@ def train_kind(
             some.chosen, some.made.loss, some.init, some.tasks,
             seeds=members, grid={"eta": etas, "beta": betas, "alpha": [0.1]}, models=models,
             iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS),
-            on_chunk=look, programs=programs,
+            callback=lambda info: look(info.step, info.meta), programs=programs,
         )  # fmt: skip
     answers = np.asarray(done.answers(best, given, test))
     found = []

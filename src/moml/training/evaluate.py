@@ -1,19 +1,18 @@
-"""Scores on tasks that were not trained on: adapt on a few samples, score on others."""
+"""Scores on unseen tasks: adapt on a few samples, score on others."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from moml.errors import ConfigError, DataError, check_count
 from moml.tasks.sampler import shuffled
 from moml.training.check import check_loss
 from moml.training.fit import Learner
-from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Tasks
+from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Samples, Tasks
 
-Score = Callable[[Params, Any, Any], Any]  # personal parameters, support, query
+Score = Callable[[Params, Samples, Samples], PyTree]  # personal parameters, support, query
 
 STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)  # numbers of known samples
 
@@ -29,21 +28,21 @@ def levels(shots: int) -> list[int]:
 
 def score_on(
     score: Score, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int | None
-) -> Callable[[Meta, Hyper, Int[Array, ""]], Any]:
+) -> Callable[[Meta, Hyper, Int[Array, ""]], PyTree]:
     """A task's score on `queries` samples after adapting on `shots` others; None: on all others.
 
     All others are padded to the largest task's, with a mask: `score` must honour it.
     """
     if tasks.n is None:
-        raise ConfigError("scores need a fixed set of test tasks; given: a stream")
+        raise ConfigError("scores need a fixed set of test tasks; got a stream")
     if tasks.least is not None and shots + (queries or 1) > tasks.least:
         raise ConfigError(
             f"{shots} shots and {queries or 1} queries, but the smallest task has {tasks.least} "
             "samples"
         )
-    both = _some(tasks, shots, queries) if queries is not None else _all(tasks, shots)
+    both = _support_and_query(tasks, shots, queries)
 
-    def one(meta: Meta, hyper: Hyper, i: Int[Array, ""]) -> Any:
+    def one(meta: Meta, hyper: Hyper, i: Int[Array, ""]) -> PyTree:
         support, query = both(jax.random.fold_in(key, i), i)
         mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
         return score(mine, support, query)
@@ -52,10 +51,17 @@ def score_on(
 
 
 def scores_on(
-    score: Score, adapt: Adapt, tasks: Tasks, key: Key, *, chunk: int, **how: Any
+    score: Score,
+    adapt: Adapt,
+    tasks: Tasks,
+    key: Key,
+    *,
+    shots: int,
+    queries: int | None,
+    chunk: int = 256,
 ) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
     """The `score_on` of every task, `chunk` of them side by side."""
-    one = score_on(score, adapt, tasks, key, **how)
+    one = score_on(score, adapt, tasks, key, shots=shots, queries=queries)
     n = tasks.n or 0  # a stream was refused
 
     def scores(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
@@ -64,35 +70,35 @@ def scores_on(
     return scores
 
 
-def _part(tasks: Tasks, i: Int[Array, ""], drawn: Any, cut: slice) -> Any:
-    samples = tasks.fetch(i[None], jax.tree.map(lambda x: x[:, cut], drawn))
-    return jax.tree.map(lambda x: x[0], samples)
+def unadapted(adapt: Adapt) -> Adapt:
+    """An adaptation that leaves the model as it is, for scores before adapting."""
+    return adapt._replace(apply=lambda meta, support, hyper: adapt.start(meta))
 
 
-def _some(tasks: Tasks, shots: int, queries: int) -> Callable[[Key, Int[Array, ""]], Any]:
-    def both(key: Key, i: Int[Array, ""]) -> Any:
-        drawn = tasks.draw(key, i[None], shots + queries)
-        return tuple(_part(tasks, i, drawn, cut) for cut in (slice(shots), slice(shots, None)))
+def _support_and_query(
+    tasks: Tasks, shots: int, queries: int | None
+) -> Callable[[Key, Int[Array, ""]], tuple[Samples, Samples]]:
+    """(key, task) -> `shots` of its samples, and `queries` others or all others with a mask."""
 
-    return both
+    def parts(i: Int[Array, ""], drawn: PyTree) -> tuple[Samples, Samples]:
+        cut = lambda at: tasks.fetch(i[None], jax.tree.map(lambda x: x[:, at], drawn))
+        first = lambda samples: jax.tree.map(lambda x: x[0], samples)
+        return first(cut(slice(shots))), first(cut(slice(shots, None)))
 
-
-def _all(tasks: Tasks, shots: int) -> Callable[[Key, Int[Array, ""]], Any]:
-    """`shots` rows of a task, and the rest of its rows with a mask."""
+    if queries is not None:
+        return lambda key, i: parts(i, tasks.draw(key, i[None], shots + queries))
     if tasks.n is None or tasks.sizes is None:
         raise ConfigError("to score on all other samples, tasks must have sizes")
     sizes = tasks.sizes
-    width = int(jnp.max(sizes(jnp.arange(tasks.n))))
-    place = jnp.arange(width, dtype=jnp.int32)
+    place = jnp.arange(int(jnp.max(sizes(jnp.arange(tasks.n)))), dtype=jnp.int32)
 
-    def both(key: Key, i: Int[Array, ""]) -> Any:
-        own = sizes(i[None])[0]
-        rows = shuffled(key, own, width)
-        padded = jnp.where(place < own, rows, rows[0])[None]
-        query = _part(tasks, i, padded, slice(shots, None))
-        return _part(tasks, i, padded, slice(shots)), query._replace(mask=place[shots:] < own)
+    def all_others(key: Key, i: Int[Array, ""]) -> tuple[Samples, Samples]:
+        size = sizes(i[None])[0]
+        rows = shuffled(key, size, len(place))
+        support, query = parts(i, jnp.where(place < size, rows, rows[0])[None])
+        return support, query._replace(mask=place[shots:] < size)
 
-    return both
+    return all_others
 
 
 def errors_on(
@@ -113,12 +119,25 @@ def evaluate(
     queries: int | None = None,
     seed: int = 0,
 ) -> Float[Array, " n"]:
-    """Per-task test loss of a learner: `steps` adaptation steps on `shots` samples, then score.
+    """Compute the test loss of each task after adapting a learner to it.
 
-    Scored on `queries` other samples: 100, or for finite tasks all that every one of them has left.
+    Parameters
+    ----------
+    learner, loss, tasks
+        A trained learner, a loss, and a fixed set of tasks.
+    shots, steps
+        Samples to adapt on, and adaptation steps; by default those of the method.
+    queries
+        Other samples to score on; by default 100, of finite tasks all that every one has left.
+    seed
+        Of the draw of samples.
+
+    Returns
+    -------
+    One loss a task.
     """
     if not isinstance(tasks, Tasks):
-        raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; given {type(tasks)}")
+        raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; got {type(tasks)}")
     check_count("shots", shots, below=tasks.least)
     check_count("seed", seed, least=0, below=2**32)
     check_loss(loss, learner.params, tasks, shots)

@@ -1,8 +1,7 @@
-"""`fit`: one run, from a name and a loss to a model that adapts."""
+"""`fit`: from a method, a loss and tasks to a model that adapts."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ import numpy as np
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.algorithms.recipes import Method
-from moml.errors import DataError, Diverged, check_count
+from moml.errors import ConfigError, DataError, Diverged, check_count
 from moml.runtime import simulate
 from moml.training.check import check_loss, check_params
 from moml.training.compose import (
@@ -23,20 +22,33 @@ from moml.training.compose import (
     samples_to_fill,
     start,
 )
-from moml.training.progress import bar
-from moml.types import Hyper, Info, Key, Loss, Meta, Params, Tasks
+from moml.training.execution import copy_arrays
+from moml.training.loop import Callback, TrainingInfo, all_finite, loop
+from moml.types import Hyper, Loss, Meta, Params, Samples, State, Tasks
 
-OnChunk = Callable[[int, Meta], None]  # steps done, meta-model
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TrainingState:
+    """All that further training needs: the method's state, and the number of steps done."""
+
+    method: State
+    step: int = field(metadata={"static": True})
+
+    @property
+    def memory(self) -> State:
+        """The store of all tasks' memories; () of methods without one."""
+        return getattr(self.method, "memory", ())
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A trained meta-model: `adapt` makes it somebody's own."""
+    """A trained meta-model; `adapt` makes the model of one task from it."""
 
     method: Method
     meta: Meta
     hyper: Hyper
-    state: Any  # all that going on would need
+    state: TrainingState | None  # what `fit` continues from; None of a training that diverged
     history: np.ndarray  # mean loss after adaptation, one number a step (loaded: a line of metrics)
     samples: int  # drawn in all
 
@@ -46,7 +58,7 @@ class Learner:
         adapt = self.method.adaptation(self.method.options.inner_steps)
         return adapt.merge(self.meta, adapt.start(self.meta))
 
-    def adapt(self, support: Any, steps: int | None = None) -> Params:
+    def adapt(self, support: Samples, steps: int | None = None) -> Params:
         """Personal parameters after `steps` adaptation steps on a few samples of a task."""
         steps = self.method.options.inner_steps if steps is None else check_count("steps", steps)
         adapt = self.method.adaptation(steps)
@@ -57,32 +69,9 @@ class Learner:
             raise DataError(f"cannot adapt to this support: {reason}") from error
         if not all_finite(mine):
             raise DataError(
-                "adapted parameters are not finite: look at the support, or take fewer steps"
+                "the adapted parameters are not finite: check the support, or take fewer steps"
             )
         return mine
-
-
-def chunks(
-    program: Any, state: Any, key: Key, hyper: Hyper, steps: int, length: int
-) -> Iterator[tuple[int, Any, Info]]:
-    """Run stretch after stretch: the steps done, the state there, what the stretch showed."""
-    done = 0
-    while done < steps:
-        size = min(length, steps - done)
-        state, info = program(state, key, done, hyper, size)
-        done += size
-        yield done, state, info
-
-
-def first_bad(losses: np.ndarray) -> int:
-    """The first step of a stretch whose loss is not finite; its last where only the model is."""
-    bad = ~np.isfinite(losses)
-    return int(np.argmax(bad)) if bad.any() else len(losses) - 1
-
-
-def all_finite(tree: Any) -> Any:
-    """Whether every number of a tree is finite."""
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def fit(
@@ -98,16 +87,42 @@ def fit(
     alpha: float | None = None,
     gamma: float | None = None,
     schedule: Schedule = constant,
+    state: TrainingState | None = None,
+    callback: Callback | None = None,
     chunk: int | None = None,
-    on_chunk: OnChunk | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Learner:
-    """Train by the method `name`; `options` are those of `moml.Options` (k, tasks_per_step, ...).
+    """Train a meta-model.
 
-    A step size that is not given is the method's usual one. The result does not depend on `chunk`,
-    the steps compiled as one program. Raises `Diverged`, with the model at the end of the stretch
-    before, when the loss or the parameters stop being finite. `on_chunk` sees each of them.
+    Parameters
+    ----------
+    name
+        The name of a method, or a composed one.
+    loss, params, tasks
+        `loss(params, samples)` is a scalar; training starts from `params`.
+    iterations
+        Iterations of the paper to train for; with `state`, further ones.
+    eta, beta, alpha, gamma
+        Step sizes and weights; by default those of the method.
+    schedule
+        Changes the hyper-parameters over the iterations.
+    state
+        `learner.state` of an earlier call with the same other arguments: training continues from
+        its step. a and then b iterations give what a + b give at once, if `beta` is given to
+        methods that choose it by the number of iterations. The state is copied.
+    callback
+        Called after every stretch of `chunk` steps with a `TrainingInfo` (step, meta, loss, norm,
+        ...). If it returns True, training stops and the learner is returned.
+    chunk
+        Steps compiled as one program; the result does not depend on it.
+    options
+        Options of the method (k, tasks_per_step, ...).
+
+    Returns
+    -------
+    The `Learner`. Raises `Diverged`, with the learner of the stretch before, when the loss or the
+    parameters stop being finite.
 
     >>> import jax, moml
     >>> net = moml.mlp(1, 40, 40, 1)
@@ -126,37 +141,56 @@ def fit(
     algorithm = chosen.algorithm
     fits = simulate.steps_that_fit(algorithm, tasks)
     length = fits if chunk is None else check_count("chunk", chunk)
-    steps = math.ceil(iterations / algorithm.iterations)
     program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule))
-    per_step = simulate.samples_per_step(algorithm.needs)
 
     check_adapts(chosen, params, hyper)
     key = run_key(seed)
-    begun = jax.jit(start(chosen, tasks))(params, key, hyper)
-    finite = jax.jit(all_finite)
-    check_start(bool(finite(begun.meta)), chosen)
+    first = jax.jit(start(chosen, tasks))
+    if state is None:
+        done, carry = 0, first(params, key, hyper)
+    else:
+        done, carry = _continued(state, jax.eval_shape(first, params, key, hyper))
+    check_start(bool(all_finite(carry.meta)), chosen)
+    good = jax.tree.map(jnp.copy, carry.meta)
     history: list[np.ndarray] = []
-    done = 0
 
-    def learner(meta: Meta, state: Any) -> Learner:
+    def after(info: TrainingInfo) -> bool:
+        nonlocal done, good
+        done, good = info.step, info.meta
+        history.append(info.losses)
+        return callback is not None and bool(callback(info._replace(hyper=hyper)))
+
+    def learner(state: TrainingState | None) -> Learner:
+        drawn = done * simulate.samples_per_step(algorithm.needs) + samples_to_fill(chosen)
         seen = np.concatenate(history) if history else np.zeros(0)
-        drawn = (done * per_step + samples_to_fill(chosen)) * tasks.ways
-        return Learner(chosen, meta, hyper, state, seen, drawn)
+        return Learner(chosen, good, hyper, state, seen, drawn * tasks.ways)
 
-    with bar(chosen.name, steps, shown=progress) as advance:
-        good = jax.tree.map(jnp.copy, begun.meta)
-        for end, state, info in chunks(program, begun, key, hyper, steps, length):
-            losses = np.asarray(info.loss)
-            if not (np.isfinite(losses).all() and finite(state.meta)):
-                raise Diverged(
-                    f"{chosen.name} (seed {seed}) diverged at step {done + first_bad(losses)} of "
-                    f"{steps} (eta {float(hyper.eta):g}): loss or parameters are not finite",
-                    learner(good, None),
-                )
-            history.append(losses)
-            done = end
-            good = jax.tree.map(jnp.copy, state.meta)
-            advance(done, float(losses[-100:].mean()))
-            if on_chunk is not None:
-                on_chunk(done, good)
-    return learner(good, state)
+    try:
+        carry, done = loop(
+            chosen.name,
+            lambda state, begin, size: program(state, key, begin, hyper, size),
+            carry,
+            steps=done + math.ceil(iterations / algorithm.iterations),
+            length=length,
+            done=done,
+            after=after,
+            about=f"seed {seed}, eta {float(hyper.eta):g}",
+            progress=progress,
+        )
+    except Diverged as error:
+        error.learner = learner(None)
+        raise
+    return learner(TrainingState(carry, done))
+
+
+def _continued(state: TrainingState, like: State) -> tuple[int, State]:
+    """The step and a copy of a state, which must have the form of `like`."""
+    form = lambda tree: (
+        str(jax.tree.structure(tree)),
+        [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)],
+    )
+    if not isinstance(state, TrainingState):
+        raise ConfigError(f"state must be the state of a learner; got {type(state).__name__}")
+    if form(state.method) != form(like):
+        raise ConfigError("state must be of the same method, network and number of tasks")
+    return state.step, copy_arrays(state.method)

@@ -6,59 +6,53 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Advance = Callable[..., None]  # steps done, loss now if any, a note such as the last checkpoint
+Advance = Callable[..., None]  # steps done, loss if there is one, a note such as the last save
+EVERY = 5.0  # seconds between two lines
 
 
 @contextmanager
 def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advance]:
     """Show `total` steps of `what`, `done` already, on standard error; nothing unless `shown`."""
+    first, began = done, time.monotonic()
+    rate = lambda done: (done - first) / max(time.monotonic() - began, 1e-9)
+    text = lambda loss: "" if math.isnan(loss) else f"loss {loss:.4g}"
     if not shown:
         yield lambda done, loss=math.nan, note="": None
-    elif sys.stderr.isatty():
-        with _rich(what, total, done) as advance:
-            yield advance
+    elif not sys.stderr.isatty():
+        yield _lines(what, total, rate, text)
     else:
-        yield _lines(what, total, done)
+        from rich import progress
+        from rich.console import Console
+
+        columns = (
+            progress.TextColumn(f"{what:<14}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[rate]}/s  {task.fields[loss]}"),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[note]}"),
+        )
+        with progress.Progress(*columns, console=Console(stderr=True)) as rich:
+            task = rich.add_task(what, total=total, completed=first, loss="", note="", rate="-")
+
+            def advance(done: int, loss: float = math.nan, note: str = "") -> None:
+                speed = f"{rate(done):.0f}"
+                rich.update(task, completed=done, loss=text(loss), note=note, rate=speed)
+
+            yield advance
 
 
-@contextmanager
-def _rich(what: str, total: int, first: int) -> Iterator[Advance]:
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.TextColumn(f"{what:<14}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("{task.fields[rate]}/s{task.fields[loss]}"),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.fields[note]}"),
-    )
-    began = time.monotonic()
-    with progress.Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task(what, total=total, completed=first, loss="", note="", rate="-")
-
-        def advance(done: int, loss: float = math.nan, note: str = "") -> None:
-            rate = f"{(done - first) / max(time.monotonic() - began, 1e-9):.0f}"
-            told = "" if math.isnan(loss) else f"  loss {loss:.4g}"
-            shown.update(task, completed=done, loss=told, note=note, rate=rate)
-
-        yield advance
-
-
-def _lines(what: str, total: int, first: int, every: float = 5.0) -> Advance:
-    began = last = time.monotonic()
+def _lines(
+    what: str, total: int, rate: Callable[[int], float], text: Callable[[float], str]
+) -> Advance:
+    last = time.monotonic()
 
     def advance(done: int, loss: float = math.nan, note: str = "") -> None:
         nonlocal last
-        now = time.monotonic()
-        if done == total or now - last > every:
-            last = now
-            rate = (done - first) / max(now - began, 1e-9)
-            left = (total - done) / rate if rate else math.inf
-            told = "" if math.isnan(loss) else f"loss {loss:.4g}"
-            words = [f"{done}/{total}", f"{rate:.0f}/s", told, f"{left:.0f} s left", note]
-            line = f"{what}: {', '.join(filter(None, words))}"
-            print(line, file=sys.stderr, flush=True)
+        if done == total or time.monotonic() - last > EVERY:
+            last, speed = time.monotonic(), rate(done)
+            left = (total - done) / speed if speed else math.inf
+            parts = [f"{done}/{total}", f"{speed:.0f}/s", text(loss), f"{left:.0f} s left", note]
+            print(f"{what}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)
 
     return advance

@@ -1,4 +1,4 @@
-"""Many runs as one program: seeds x eta x beta x alpha side by side, each a member of a vmap."""
+"""`sweep`: seeds times a grid of hyper-parameters as one program, each a member of a vmap."""
 
 import itertools
 import math
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.algorithms.recipes import Method
@@ -25,17 +26,19 @@ from moml.training.compose import (
     samples_to_fill,
     start,
 )
-from moml.training.fit import all_finite, chunks, first_bad
-from moml.training.progress import bar
-from moml.types import Hyper, Key, Loss, Meta, Params, Tasks
+from moml.training.loop import Callback, Program, TrainingInfo, all_finite, loop, side_by_side
+from moml.training.loop import members as begin_members
+from moml.training.rows import mean_of_seeds as mean_of_seeds
+from moml.training.rows import means_to_choose_by as means_to_choose_by
+from moml.types import Hyper, Key, Loss, Meta, Params, Record, State, Tasks
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep leaves: one row a member, in the order of `settings`."""
+    """The result of a sweep: one row a member, in the order of `settings`."""
 
     method: Method
-    settings: list[dict[str, Any]]  # seed, eta, beta, ... of each member
+    settings: list[Record]  # seed, eta, beta, ... of each member
     hyper: Hyper  # leaves [members]
     meta: Meta  # leaves [members, ...]; of a lost member the last finite one
     lost_at: np.ndarray  # the step at which a member diverged, -1 where it did not
@@ -47,19 +50,19 @@ class Sweep:
         """Which members diverged."""
         return self.lost_at >= 0
 
-    def each(self, function: Callable[[Meta, Hyper], Any]) -> Any:
-        """`function(meta, hyper)` of every member, vmapped; mind `lost`."""
+    def each(self, function: Callable[[Meta, Hyper], PyTree]) -> PyTree:
+        """`function(meta, hyper)` of every member, vmapped; also of those that are lost."""
         return jax.jit(jax.vmap(function))(self.meta, self.hyper)
 
 
 class Programs(NamedTuple):
     """The two programs of a sweep, over its members."""
 
-    first: Callable[[Any, Any, Hyper], Any]  # seeds, keys, hyper -> states
-    stretch: Callable[..., Any]  # states, keys, first step, hyper, length -> states, info
+    first: Callable[[Int[Array, " members"], Key, Hyper], State]  # seeds, keys, hyper -> states
+    stretch: Program
 
 
-def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[dict[str, Any]]:
+def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[Record]:
     """All combinations of the grid's values, each with every seed.
 
     >>> [m["eta"] for m in grid_of({"eta": [0.1, 0.2]}, seeds=2)]
@@ -69,7 +72,8 @@ def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[dict
     allowed = Hyper._fields
     for name, values in grid.items():
         if name not in allowed or not isinstance(values, Sequence | np.ndarray) or not len(values):
-            raise ConfigError(f"grid: {name} = {values}; allowed: lists for {', '.join(allowed)}")
+            names = ", ".join(allowed)
+            raise ConfigError(f"grid must have lists for {names}; got {name} = {values}")
     columns = [[float(value) for value in values] for values in grid.values()]
     rows = itertools.product(*columns, range(check_count("seeds", seeds)))
     return [dict(zip([*grid, "seed"], row, strict=True)) for row in rows]
@@ -86,23 +90,46 @@ def sweep(
     iterations: int = 10_000,
     schedule: Schedule = constant,
     chunk: int | None = None,
-    on_chunk: Callable[[int, Meta, Hyper], None] | None = None,
+    callback: Callback | None = None,
     programs: Programs | None = None,
     models: Meta | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Sweep:
-    """Train every combination of `grid` (eta, beta, alpha, gamma) with every seed, at once.
+    """Train every combination of `grid` with every seed, at once.
 
-    A member with seed s is the run `fit(..., init(init_key(s)), seed=s)`. Members that diverge are
-    marked, keep their last finite model and take no part in any mean; the others go on. With 0
-    iterations the members are the untrained networks, a control. `models`, leaves [members, ...],
-    take the first networks' place; memories begin as they do for those. `programs`: those of a
-    sweep like this one that were compiled before.
+    A member with seed s is the training `fit(..., init(init_key(s)), seed=s)`. Members that diverge
+    are marked, keep their last finite model and take no part in any mean; the others continue.
+
+    Parameters
+    ----------
+    name, loss, tasks, schedule, chunk, callback, options
+        As in `fit`; what a callback is given has an axis of members.
+    init
+        Makes the first parameters of a member from the key of its seed.
+    seeds
+        Number of seeds of each combination.
+    grid
+        Values of hyper-parameters, by name (eta, beta, alpha, gamma).
+    iterations
+        Of each member; 0 gives the untrained networks, a control.
+    programs, models
+        Programs of an equal sweep that were compiled before; models to start from, [members, ...].
+
+    Returns
+    -------
+    A `Sweep`: models, losses, and the members that were lost.
+
+    >>> import moml
+    >>> net = moml.mlp(1, 8, 1)
+    >>> loss, grid = moml.mse(net.predict), {"eta": [0.01, 0.02]}
+    >>> done = moml.sweep("maml", loss, net.init, moml.sine(), seeds=2, grid=grid, iterations=10)
+    >>> done.history.shape, int(done.lost.sum())
+    ((4, 1), 0)
     """
     check_count("iterations", iterations, least=0)
     for name_ in set(options) & set(Hyper._fields):
-        raise ConfigError(f"{name_} goes into the grid: grid={{'{name_}': [{options[name_]}]}}")
+        raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
     settings = grid_of(grid, seeds)
     if programs is None:
         example = check_params(init(init_key(0)))
@@ -110,89 +137,57 @@ def sweep(
         example = jax.eval_shape(init, init_key(0))
     chosen = compose(name, loss, tasks, options, iterations)
     check_loss(loss, example, tasks, chosen.options.k)
-    pick = lambda row: {name: value for name, value in row.items() if name != "seed"}
-    rows = [hyper_of(chosen, example, pick(row)) for row in settings]
-    hyper = jax.tree.map(lambda *values: jnp.stack(values), *rows)
+    hyper = stacked_hyper(chosen, example, settings)
     algorithm = chosen.algorithm
     fits = lambda: simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
     length = fits() if chunk is None else check_count("chunk", chunk)
-    steps = math.ceil(iterations / algorithm.iterations)
     if programs is None:
         run = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
         programs = Programs(jax.jit(jax.vmap(first_state(chosen, init, tasks))), run)
-    check_adapts(chosen, example, rows[0])
-    numbers = jnp.asarray([row["seed"] for row in settings])
-    keys = jax.vmap(run_key)(numbers)
-    begun = programs.first(numbers, keys, hyper)
+    check_adapts(chosen, example, jax.tree.map(lambda leaf: leaf[0], hyper))
+    seeds_, keys = seeds_and_keys(settings)
+    begun = programs.first(seeds_, keys, hyper)
     if models is not None:
         begun = begun._replace(meta=jax.tree.map(jnp.array, models))  # copies: a state is consumed
-    check_start(bool(_finite(begun.meta).all()), chosen)
-    good = jax.tree.map(jnp.copy, begun.meta)
-    lost_at = np.full(len(settings), -1)
+    check_start(bool(all_finite(begun.meta)), chosen)
     history: list[np.ndarray] = []
-    done = 0
-    with bar(f"{chosen.name} x {len(settings)}", steps, shown=progress) as advance:
-        for end, state, info in chunks(programs.stretch, begun, keys, hyper, steps, length):
-            losses = np.asarray(info.loss)
-            good, lost_at = surviving(state.meta, losses, good, lost_at, done)
-            alive = lost_at < 0
-            history.append(np.where(alive, losses.mean(axis=1), np.nan))
-            done = end
-            advance(done, float(history[-1][alive].mean()) if alive.any() else math.nan)
-            if on_chunk is not None:
-                on_chunk(done, good, hyper)
+
+    def after(info: TrainingInfo) -> bool:
+        history.append(info.loss)
+        return callback is not None and bool(callback(info._replace(hyper=hyper)))
+
+    carry, done = loop(
+        f"{chosen.name} x {len(settings)}",
+        side_by_side(programs.stretch, keys, hyper),
+        begin_members(begun),
+        steps=math.ceil(iterations / algorithm.iterations),
+        length=length,
+        after=after,
+        progress=progress,
+    )
     drawn = done * simulate.samples_per_step(algorithm.needs) + samples_to_fill(chosen)
-    drawn *= tasks.ways
-    shown = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
-    return Sweep(chosen, settings, hyper, good, lost_at, shown, drawn)
+    seen = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
+    lost_at = np.asarray(carry.lost_at)
+    return Sweep(chosen, settings, hyper, carry.good, lost_at, seen, drawn * tasks.ways)
+
+
+def stacked_hyper(
+    chosen: Method, params: Params, settings: list[Record], given: Mapping[str, float | None] = {}
+) -> Hyper:
+    """Hyper-parameters of all members, leaves [members]: `given`, and those of each setting."""
+    own = [{name: row[name] for name in row if name != "seed"} for row in settings]
+    rows = [hyper_of(chosen, params, {**given, **sizes}) for sizes in own]
+    return jax.tree.map(lambda *values: jnp.stack(values), *rows)
+
+
+def seeds_and_keys(settings: list[Record]) -> tuple[Int[Array, " members"], Key]:
+    """The seeds of all members, and the keys of their runs."""
+    seeds = jnp.asarray([row["seed"] for row in settings])
+    return seeds, jax.vmap(run_key)(seeds)
 
 
 def first_state(
     chosen: Method, init: Callable[[Key], Params], tasks: Tasks
-) -> Callable[[Any, Key, Hyper], Any]:
+) -> Callable[[Int[Array, ""], Key, Hyper], State]:
     """A member's state before its first step, of its seed, key and hyper-parameters."""
     return lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)
-
-
-_finite = jax.jit(jax.vmap(all_finite))
-
-
-@jax.jit
-@jax.vmap
-def keep(ok: Any, new: Meta, old: Meta) -> Meta:
-    """Of each member the new model where `ok`, else the old one."""
-    return jax.tree.map(lambda n, o: jnp.where(ok, n, o), new, old)
-
-
-def surviving(
-    meta: Meta, losses: np.ndarray, good: Meta, lost_at: np.ndarray, begin: int
-) -> tuple[Meta, np.ndarray]:
-    """Every member's last finite model, and the step it was lost at, after a stretch."""
-    ok = np.isfinite(losses).all(axis=1) & np.asarray(_finite(meta))
-    newly, lost_at = ~ok & (lost_at < 0), np.array(lost_at)
-    lost_at[newly] = [begin + first_bad(row) for row in losses[newly]]
-    return keep(jnp.asarray(lost_at < 0), meta, good), lost_at
-
-
-def mean_of_seeds(values: np.ndarray, lost: np.ndarray) -> tuple[float | None, float | None]:
-    """Mean and standard deviation (ddof 0) over the members that were not lost; None if all were.
-
-    >>> mean_of_seeds(np.array([1.0, 3.0, np.nan]), np.array([False, False, True]))
-    (2.0, 1.0)
-    """
-    kept = np.asarray(values)[~np.asarray(lost)]
-    return (float(kept.mean()), float(kept.std())) if kept.size else (None, None)
-
-
-def means_to_choose_by(values: np.ndarray, lost: np.ndarray) -> np.ndarray:
-    """Means over the seeds that were not lost, [..., seeds] -> [...]; -inf where more were lost.
-
-    A setting that loses fewer seeds than another is better, whatever the others reach.
-
-    >>> means_to_choose_by(np.array([[1.0, 3.0], [5.0, 9.0]]), np.array([[True, False]] * 2))
-    array([3., 9.])
-    """
-    left = np.broadcast_to(~np.asarray(lost), values.shape)
-    count = left.sum(axis=-1)
-    means = np.where(left, values, 0.0).sum(axis=-1) / np.maximum(count, 1)
-    return np.where((count == count.max()) & (count > 0), means, -np.inf)

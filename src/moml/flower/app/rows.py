@@ -8,6 +8,7 @@ import numpy as np
 from moml.algorithms.recipes import method
 from moml.config.config import Config, kind_of, method_options
 from moml.runtime.account import cost
+from moml.training.rows import result_row
 
 Row = dict[str, Any]
 
@@ -26,22 +27,17 @@ def result_rows(config: Config, rounds: Sequence[Row]) -> list[Row]:
         if told["epsilon"] is not None:
             setting["epsilon"] = told["epsilon"]
         for name in ("before", "after"):
-            mean = told[name]
-            rows.append({
-                "table": "flower",
-                "dataset": kind_of(config.problem),
-                "setting": setting,
-                "method": config.method,
-                "protocol": "strict",
-                "metric": told["metric"] if name == "after" else f"{told['metric']}_before",
-                "mean": mean,
-                "std": None if mean is None else 0.0,
-                "seeds": 1,
-                "lost": int(mean is None),
-                "paper_mean": None,
-                "paper_std": None,
-                "samples": clients * of_a_client,
-                "iterations": told["round"] * steps,
-                "seconds": round(seconds, 2),
-            })  # fmt: skip
+            rows.append(
+                result_row(
+                    table="flower",
+                    dataset=kind_of(config.problem),
+                    setting=setting,
+                    method=config.method,
+                    metric=told["metric"] if name == "after" else f"{told['metric']}_before",
+                    values=[told[name]],
+                    samples=clients * of_a_client,
+                    iterations=told["round"] * steps,
+                    seconds=seconds,
+                )
+            )
     return rows

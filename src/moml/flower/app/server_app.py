@@ -1,7 +1,7 @@
-"""Flower's server app: rounds, one after the other, each on disk before the next begins.
+"""Flower's server app: the loop over rounds, each on disk before the next begins.
 
 OUT/  run.json       experiment, configuration, and the token that memories are kept by
-      checkpoints/   w and who was heard, after every round: see `moml.storage.checkpoint`
+      checkpoints/   w and whose answers were counted, after every round
       rounds.jsonl   a line a round
       w.safetensors  the model, when all rounds are done
       log.txt, lock
@@ -13,9 +13,10 @@ import secrets
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flwr.app import ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
@@ -23,11 +24,11 @@ from flwr.serverapp.strategy import Strategy
 
 from moml.config.config import changed
 from moml.config.toml import dump, parse
-from moml.errors import CheckpointError, ConfigError, Diverged
+from moml.errors import CheckpointError, ConfigError
 from moml.flower.app.learning import Server, server_of
 from moml.flower.app.nodes import Nodes, exchange, wait
 from moml.flower.app.privacy import Ledger
-from moml.flower.app.records import arrays_of, finite, size, tree_of
+from moml.flower.app.records import arrays_of, size, tree_of
 from moml.flower.app.settings import Settings, read
 from moml.flower.app.strategy import Cohorts, sifted
 from moml.storage.arrays import named_leaves, write_arrays
@@ -35,6 +36,8 @@ from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder, write_text
 from moml.storage.folder import Lock, open_log
 from moml.storage.metrics import read as read_rows
+from moml.training.loop import TrainingInfo, loop
+from moml.types import Info, Meta, Record
 
 app = ServerApp()
 log = logging.getLogger("moml")
@@ -43,13 +46,13 @@ log = logging.getLogger("moml")
 class State(NamedTuple):
     """What a round begins with."""
 
-    meta: Any
+    meta: Meta
     heard: np.ndarray  # [n] the last round that a task's answer was counted in, -1: none
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """A run from wherever it stands to its end."""
+    """Continue a run from its last checkpoint to its end."""
     settings = read(context.run_config)
     out = writable_folder(settings.out)
     with Lock(out), open_log(out):
@@ -57,9 +60,9 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def run(grid: Grid, settings: Settings, out: Path) -> State:
-    """The rounds that are left."""
+    """Run the rounds that are left."""
     server = server_of(settings.config)
-    token = begun(settings, out)
+    token = run_token(settings, out)
     first = State(jax.tree.map(np.asarray, server.meta), np.full(server.n, -1, np.int32))
     clients = len(server.cohort(0)[0])
     ledger = None if settings.privacy is None else Ledger(settings.privacy, server.n, clients)
@@ -73,16 +76,26 @@ def run(grid: Grid, settings: Settings, out: Path) -> State:
         log.info("%s: from round %d of %d", settings.experiment, done, settings.rounds)
         if done < settings.rounds:
             wait(grid, settings.min_nodes, settings.timeout)
-        nodes = Nodes()
-        for number in range(done, settings.rounds):
+        nodes, rows = Nodes(), []
+
+        def advance(state: State, number: int, size: int) -> tuple[State, Info]:
             state, row = one_round(grid, settings, server, nodes, ledger, token, number, state)
+            rows.append(row)
+            return state, Info(jnp.zeros(1), jnp.zeros(1))  # the row has the clients' mean loss
+
+        def after(done: TrainingInfo) -> None:
             with open(out / "rounds.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(json.dumps(rows[-1]) + "\n")
             info = {"privacy": None if ledger is None else ledger.state()}
-            kept.save(number + 1, state, info)
+            kept.save(done.step, done.carry, info)
             kept.wait()  # before anybody sees this model
-            log.info("%s", told(row))
-            print(told(row), flush=True)  # Flower shows it to whoever started the run
+            log.info("%s", describe(rows[-1]))
+            print(describe(rows[-1]), flush=True)  # Flower shows it to whoever started the run
+
+        method, rounds = settings.config.method, settings.rounds
+        state, _ = loop(
+            method, advance, state, steps=rounds, length=1, done=done, after=after, unit="round"
+        )
     write_arrays(out / "w.safetensors", named_leaves(state.meta, "w"))
     return state
 
@@ -96,8 +109,8 @@ def one_round(
     token: str,
     number: int,
     state: State,
-) -> tuple[State, dict[str, Any]]:
-    """Ask, sift, take the mean, mix."""
+) -> tuple[State, Record]:
+    """Ask the clients, sort out bad answers, mix the mean of the others into w."""
     began = time.monotonic()
     asks = {} if ledger is None else ledger.asks
     cohorts = Cohorts(
@@ -129,8 +142,6 @@ def one_round(
         counted = state.heard.copy()
         counted[heard] = number
         state = State(meta, counted)
-    if not finite(state.meta):
-        raise Diverged(f"{settings.config.method} diverged in round {number + 1}: not finite")
     values = {} if metrics is None else dict(metrics)
     return state, {
         "round": number + 1,
@@ -148,24 +159,24 @@ def one_round(
     }
 
 
-def told(row: dict[str, Any]) -> str:
-    """A round in a line."""
-    words = [f"round {row['round']} of {row['rounds']}"]
+def describe(row: Record) -> str:
+    """A round in one line."""
+    parts = [f"round {row['round']} of {row['rounds']}"]
     if row["loss"] is not None:
-        words += [f"loss {row['loss']:.4g}", f"{row['metric']} {row['before']:.4g}"]
-        words += [f"{row['after']:.4g} after adapting"]
-    words += [f"{row['answered']} of {row['asked']} tasks answered"]
+        parts += [f"loss {row['loss']:.4g}", f"{row['metric']} {row['before']:.4g}"]
+        parts += [f"{row['after']:.4g} after adapting"]
+    parts += [f"{row['answered']} of {row['asked']} tasks answered"]
     if row["epsilon"] is not None:
-        words += [f"epsilon {row['epsilon']:.3f}"]
-    words += [f"partition {each['partition']} failed: {each['reason']}" for each in row["failed"]]
-    return ", ".join(words)
+        parts += [f"epsilon {row['epsilon']:.3f}"]
+    parts += [f"partition {each['partition']} failed: {each['reason']}" for each in row["failed"]]
+    return ", ".join(parts)
 
 
-def begun(settings: Settings, out: Path) -> str:
-    """The token of the run in this folder, which is begun if it is not."""
+def run_token(settings: Settings, out: Path) -> str:
+    """The token of the run in this folder, which is started if there is none."""
     path = out / "run.json"
     privacy = None if settings.privacy is None else list(settings.privacy)
-    about: dict[str, Any] = {"experiment": settings.experiment, "privacy": privacy}
+    about: Record = {"experiment": settings.experiment, "privacy": privacy}
     about["config"] = dump(settings.config)
     if not path.exists():
         token = secrets.token_hex(8)
@@ -180,12 +191,13 @@ def begun(settings: Settings, out: Path) -> str:
     fields = changed(config, now)
     fields += [name for name in ("experiment", "privacy") if old[name] != about[name]]
     if fields:
-        raise ConfigError(f"{out} holds a run with another {' and '.join(fields)}: take a new out")
+        differs = " and ".join(fields)
+        raise ConfigError(f"{out} holds a run with another {differs}: give another folder as out")
     return token
 
 
 def keep_rows(out: Path, done: int) -> None:
-    """Lines of rounds that are to be done again go."""
+    """Remove the lines of rounds that will be done again."""
     path = out / "rounds.jsonl"
     rows = [row for row in read_rows(path) if row["round"] <= done] if path.exists() else []
     write_text("".join(json.dumps(row) + "\n" for row in rows), path)

@@ -11,7 +11,7 @@ from moml.errors import ConfigError, Diverged, FlowerError, Interrupted
 from moml.flower.app.settings import DEFAULTS, Settings, read
 from moml.flower.local.deploy import LINK, deployed, flwr, online
 from moml.flower.local.folder import NAME, Places, toml
-from moml.runs.session import asked_to_stop
+from moml.runs.session import stop_signals
 from moml.storage.files import writable_folder, write_text
 from moml.types import Record
 
@@ -104,7 +104,7 @@ def run(places: Places, folder: Path, show: Callable[[Record], None]) -> None:
         shown += len(rows)
         return any(row["round"] == row["rounds"] for row in rows)
 
-    with asked_to_stop() as asked:
+    with stop_signals() as asked:
         words = (str(places.root), NAME, "--run-config", str(folder / SETTINGS))
         number = flwr(places, "run", *words)["run-id"]
         status, why, ask, wait = "", "", time.monotonic() + SOON, LATER

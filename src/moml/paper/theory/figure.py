@@ -1,10 +1,10 @@
 """The theorem's picture: how far each method gets, and where it stops."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from moml.paper.theory.study import Theory
 from moml.report.figures import COLOURS, PALETTE, pyplot, save
 
 LOOKS = {  # a method's colour is that of all pictures; broken where beta does not follow eta
@@ -20,11 +20,11 @@ LOOKS = {  # a method's colour is that of all pictures; broken where beta does n
 PANELS = {"independent": "S2 independent of S1 (the paper)", "shared": "S2 = S1 (common practice)"}
 
 
-def theory_figure(result: Any, path: Path) -> Path:
+def theory_figure(result: Theory, path: Path) -> Path:
     """One column per S2. Above: the gap on the way, at the smallest eta. Below: where it ends.
 
-    `result` is what `moml.paper.theory.study.run_theory` returns; both pictures show |grad F|^2 at
-    the average of the last quarter of the steps, mean over the seeds that were not lost.
+    Both show |grad F|^2 at the average of the last quarter of the steps, mean over the seeds that
+    were not lost.
     """
     plt = pyplot()
     figure, panels = plt.subplots(

@@ -1,19 +1,19 @@
-"""Twenty non-convex logistic tasks on which grad F is exact, and a method watched as it runs."""
+"""Twenty non-convex logistic tasks on which grad F is exact, and a wrapper that sums iterates."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, ArrayLike, Int, PyTree
 
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.algorithms.single.theory import estimate_smoothness
 from moml.models import mse
 from moml.tasks.arrays import from_arrays
-from moml.types import Algorithm, Hyper, Info, Key, Meta, Need, Params, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, Meta, Need, Params, State, Tasks, Visit
 
 N, M, D, SCALE = 20, 100, 10, 2.0
 LOSS = mse(lambda w, x: jax.nn.sigmoid(x @ w))
@@ -36,15 +36,20 @@ def logistic(key: Key) -> Tasks:
 
 
 class Watched(NamedTuple):
-    """A method's own state, the sum of its iterates, and what the last step started from."""
+    """A method's state, the sum of its iterates, and what the last step started from."""
 
-    inner: Any
+    inner: State
     total: Meta
     before: Meta
     ids: Int[Array, " tasks"]
 
     @property
-    def memory(self) -> Any:
+    def meta(self) -> Meta:
+        """The meta-model."""
+        return self.inner.meta
+
+    @property
+    def memory(self) -> State:
         """The store of all tasks' memories; the theorem's step sizes wrap it once more."""
         return getattr(self.inner, "inner", self.inner).memory
 
@@ -58,7 +63,7 @@ def watched(algorithm: Algorithm) -> Algorithm:
         total = jax.tree.map(jnp.zeros_like, inner.meta)
         return Watched(inner, total, inner.meta, jnp.zeros(need.tasks, jnp.int32))
 
-    def step(state: Watched, visits: Any, hyper: Hyper) -> tuple[Watched, Info]:
+    def step(state: Watched, visits: PyTree, hyper: Hyper) -> tuple[Watched, Info]:
         inner, info = algorithm.step(state.inner, visits, hyper)
         total = jax.tree.map(jnp.add, state.total, inner.meta)
         ids = jax.tree.leaves(visits, **a_visit)[0].ids  # of those whose memory moved
@@ -73,7 +78,7 @@ class Problem(NamedTuple):
     tasks: Tasks
     smoothness: float
     hessian_lipschitz: float
-    grad: Callable[[Any], Any]  # grad F, [models, d] -> [models, d]
+    grad: Callable[[ArrayLike], Array]  # grad F, [models, d] -> [models, d]
 
 
 def problem(key: Key) -> Problem:

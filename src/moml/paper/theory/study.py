@@ -1,14 +1,14 @@
-"""The theorem as a measurement: on tasks with finite data grad F is exact, so floors can be seen.
+"""The convergence theorem measured: on tasks with finite data grad F can be computed exactly.
 
-Twenty non-convex logistic tasks, K = 1, B = 3, alpha = 1, float64. MAML's bias stays where it is
-however small eta becomes; with beta on the paper's schedule MOML's goes on falling. Every run
-starts at w = 0, all lines draw the same number of samples, and nothing is tuned.
+Twenty non-convex logistic tasks, K = 1, B = 3, alpha = 1, float64. MAML's bias does not
+fall with eta; with beta on the paper's schedule that of MOML does. Every run starts at w = 0, all
+lines draw the same number of samples, and nothing is tuned.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +23,9 @@ from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watc
 from moml.runtime import simulate
 from moml.training.check import make_hyper
 from moml.training.compose import run_key
-from moml.training.fit import chunks
-from moml.training.progress import bar
-from moml.training.sweep import mean_of_seeds
-from moml.types import Hyper, Need
+from moml.training.loop import TrainingInfo, loop, members, side_by_side
+from moml.training.rows import result_row
+from moml.types import Hyper, Key, Need, Record
 
 B, K, K0, H = 3, 1, 5, 5
 ETA, BETA = 0.002, 0.02  # where the schedule of beta starts
@@ -53,7 +52,7 @@ class Line(NamedTuple):
     beta: Callable[[float], float] = fixed
     gamma: float = 1.0
     speed: float = 1.0  # eta over v1's: n / B where all tasks move w at once
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, int] = {}
     theoretical: bool = False
 
 
@@ -92,7 +91,7 @@ class Measured(NamedTuple):
 class Theory(NamedTuple):
     """The rows, and what the picture shows."""
 
-    rows: list[dict[str, Any]]
+    rows: list[Record]
     measured: list[Measured]
 
 
@@ -109,7 +108,7 @@ def compose(line: Line, s2: str, p: Problem) -> Method:
 
 
 def steps_of(line: Line, eta: float, p: Problem) -> tuple[dict[str, float], float]:
-    """The steps a line takes, and what is given as `hyper.eta`: c = 4 L eta for the theorem's."""
+    """The step sizes of a line, and its `hyper.eta`: c = 4 L eta for those of the theorem."""
     if not line.theoretical:
         return {"eta": eta * line.speed, "beta": line.beta(eta)}, eta * line.speed
     L, c = p.smoothness, 4 * p.smoothness * eta  # so that eta_t <= eta
@@ -128,7 +127,9 @@ def squared_bias(grads: np.ndarray) -> np.ndarray:
     return (grads * (total - grads)).sum(axis=-1) / np.where(others > 0, others, np.nan)
 
 
-def read(w: np.ndarray, total: np.ndarray, length: int, p: Problem) -> tuple[Any, dict[str, Any]]:
+def read(
+    w: np.ndarray, total: np.ndarray, length: int, p: Problem
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The curve and the readings, from w_t and sum w at every point: [points, lines, seeds, d].
 
     `gap_at_average` is |grad F|^2 at the average of the last quarter, bias and what noise averaging
@@ -146,9 +147,14 @@ def read(w: np.ndarray, total: np.ndarray, length: int, p: Problem) -> tuple[Any
 
 
 def measure(
-    lines: Sequence[Line], s2: str, plan: Mapping[float, int], p: Problem, seeds: int, shown: bool
+    lines: Sequence[Line],
+    s2: str,
+    plan: Mapping[float, int],
+    p: Problem,
+    seeds: int,
+    progress: bool = False,
 ) -> Iterator[Measured]:
-    """Lines of one method, all seeds and all etas that run equally long side by side."""
+    """Lines of one method, all seeds and all etas with the same number of steps side by side."""
     chosen = compose(lines[0], s2, p)
     program = simulate.compiled(simulate.stretch(chosen.algorithm, p.tasks), members=True)
     drawn = simulate.samples_per_step(chosen.algorithm.needs)
@@ -156,6 +162,24 @@ def measure(
     error = tracking_error(ADAPT, chosen.memory, samples_of(p.tasks))
     both = lambda *state: (error(*state), error(*state[:2], jnp.arange(N), state[3]))
     tracking = jax.jit(jax.vmap(both))
+
+    def train(hyper: Hyper, keys: Key, length: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """w and the sum of w at every point, and tracking errors at those of the last quarter."""
+        seen, tracked = [], []
+
+        def after(info: TrainingInfo) -> None:
+            state = info.carry.state
+            seen.append(np.stack([state.meta, state.total]))
+            if info.step > 3 * POINTS * length // 4 and jax.tree.leaves(state.memory):
+                at = (state.memory, state.before, state.ids, hyper)
+                tracked.append(np.stack(tracking(*at)))
+
+        first = jax.vmap(chosen.algorithm.init, (None, 0))(jnp.zeros(D), hyper)
+        advance, name = side_by_side(program, keys, hyper), f"{lines[0].label}, S2 {s2}"
+        carry, steps = members(first), POINTS * length
+        loop(name, advance, carry, steps=steps, length=length, after=after, progress=progress)
+        return seen, tracked
+
     for iterations in dict.fromkeys(plan.values()):
         began = time.monotonic()
         etas = [eta for eta, many in plan.items() if many == iterations]
@@ -163,17 +187,8 @@ def measure(
         each = [make_hyper(c, u["beta"], 1.0, line.gamma, float) for line, _, u, c in cells]
         hyper = jax.tree.map(lambda *values: jnp.repeat(jnp.stack(values), seeds), *each)
         keys = jax.vmap(run_key)(jnp.tile(jnp.arange(seeds), len(cells)))
-        begun = jax.vmap(chosen.algorithm.init, (None, 0))(jnp.zeros(D), hyper)
         length = max(1, round(iterations * as_v1 / POINTS))
-        steps = POINTS * length
-        seen, tracked = [], []
-        with bar(f"{lines[0].label}, S2 {s2}", steps, shown=shown) as advance:
-            for end, state, info in chunks(program, begun, keys, hyper, steps, length):
-                seen.append(np.stack([state.inner.meta, state.total]))
-                if end > 3 * steps // 4 and jax.tree.leaves(state.memory):
-                    at = (state.memory, state.before, state.ids, hyper)
-                    tracked.append(np.stack(tracking(*at)))
-                advance(end, float(np.mean(info.loss)))
+        seen, tracked = train(hyper, keys, length)
         w, total = np.stack(seen, axis=1).reshape(2, POINTS, len(cells), seeds, D)
         curve, readings = read(w, total, length, p)
         if tracked:  # the mean over the last quarter's points, in the readings of v1 and of v2
@@ -183,35 +198,29 @@ def measure(
         seconds = (time.monotonic() - began) / len(cells)
         for i, (line, eta, used, _) in enumerate(cells):
             mine = {metric: values[i] for metric, values in readings.items()}
+            steps = POINTS * length
             yield Measured(line, s2, eta, used, samples, curve[:, i], mine, steps, seconds)
 
 
-def rows_of(m: Measured) -> list[dict[str, Any]]:
-    """Result rows, in the one form that all tables share; one a reading."""
+def rows_of(m: Measured) -> list[Record]:
+    """Result rows, one for each reading."""
     lost = ~np.isfinite(m.readings["gap_at_average"])
-    rows = []
-    for metric, values in m.readings.items():
-        mean, std = mean_of_seeds(values, lost | ~np.isfinite(values))
-        rows.append(
-            {
-                "table": "theory",
-                "dataset": "logistic",
-                "setting": {"k": K} | m.used | {"s2": m.s2},
-                "method": m.line.label,
-                "protocol": "paper" if m.s2 == "independent" else "strict",
-                "metric": metric,
-                "mean": mean,
-                "std": std,
-                "seeds": len(values),
-                "lost": int(lost.sum()),
-                "paper_mean": None,
-                "paper_std": None,
-                "samples": int(m.samples[-1]),
-                "iterations": m.iterations,
-                "seconds": round(m.seconds, 2),
-            }
+    return [
+        result_row(
+            table="theory",
+            dataset="logistic",
+            setting={"k": K} | m.used | {"s2": m.s2},
+            method=m.line.label,
+            protocol="paper" if m.s2 == "independent" else "strict",
+            metric=metric,
+            values=values,
+            lost=lost,
+            samples=int(m.samples[-1]),
+            iterations=m.iterations,
+            seconds=m.seconds,
         )
-    return rows
+        for metric, values in m.readings.items()
+    ]
 
 
 TITLES = {  # what each reading is, for people
@@ -219,16 +228,16 @@ TITLES = {  # what each reading is, for people
     "squared_bias": "its squared bias: what the seeds' gradients there have in common",
     "mean_gap": "mean of |grad F(w_t)|^2 over the last quarter",
     "tracking_error_all_tasks": "mean of |u_i - v_i(w)|^2 over all tasks",
-    "tracking_error": "the same over the step's own tasks",
+    "tracking_error": "the same over the tasks of the step",
 }
 
 
 def check_lines(methods: Sequence[str] | None) -> None:
-    """Refuse a line that the table has not."""
+    """Check that the table has these lines."""
     known = [line.label for line in LINES]
     for name in methods or ():
         if name not in known:
-            raise ConfigError(f"unknown method {name!r}; the table has: {', '.join(known)}")
+            raise ConfigError(f"methods must be of {', '.join(known)}; got {name!r}")
 
 
 def run_theory(
@@ -236,13 +245,13 @@ def run_theory(
     full: bool,
     seeds: int,
     progress: bool,
-    on_row: Callable[[dict[str, Any]], None] | None = None,
+    on_row: Callable[[Record], None] = lambda row: None,
     plan: Mapping[float, int] | None = None,
     methods: Sequence[str] | None = None,
 ) -> Theory:
     """Measure every line, with S2 independent of S1 and with S2 = S1.
 
-    `plan` (eta: iterations of v1) replaces that of the full or the quick form, `methods` all lines.
+    `plan` (eta: iterations of v1) replaces that of the full or the quick form; `methods` selects.
     """
     check_count("seeds", seeds)
     check_lines(methods)
@@ -257,6 +266,5 @@ def run_theory(
                     result.measured.append(m)
                     for row in rows_of(m):
                         result.rows.append(row)
-                        if on_row is not None:
-                            on_row(row)
+                        on_row(row)
     return result
