@@ -12,9 +12,9 @@ import numpy as np
 
 from common import CHUNK, HYPER, LOSS, NET, interleave, machine, many_sines, ratio, table, training
 from moml.algorithms.parts.memory import parted
-from moml.algorithms.recipes import method
 from moml.config.config import Config
 from moml.config.starts import STARTS
+from moml.methods import method
 from moml.runs.job import many, plan_of
 from moml.runtime.simulate import compiled
 

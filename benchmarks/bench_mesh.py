@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 import clients
 from common import LOSS, NET, interleave, machine, many_sines
-from moml.algorithms.recipes import method
+from moml.methods import method
 from moml.runtime import sharded
 from moml.runtime.mesh import held, mesh
 from moml.runtime.simulate import compiled, stretch

@@ -23,7 +23,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from common import interleave, machine, ratio, table
-from moml.algorithms.recipes import method
+from moml.methods import method
 from moml.models import conv4, cross_entropy
 from moml.runtime.simulate import compiled, stretch
 from moml.tasks.episodes import episodes

@@ -15,6 +15,7 @@ ROOMS = [
 ]
 RANK = {room: i for i, room in enumerate(ROOMS)}
 RANK |= {"errors": RANK["types"], "estimator": RANK["tabular"]}
+RANK |= {"methods": RANK["algorithms"], "parts": RANK["algorithms"]}
 ALONE = "moml.serving.moml_serve"  # copied into exports, where there is no moml
 SOURCE = Path(moml.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))

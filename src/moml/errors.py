@@ -61,5 +61,5 @@ def check_count(name: str, value: Any, least: int = 1, below: int | None = None)
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < least or (below is not None and value >= below):
         range_ = f"from {least}" if below is None else f"from {least} to {below - 1}"
-        raise ConfigError(f"{name} must be a whole number {range_}; given {value!r}")
+        raise ConfigError(f"{name} must be a whole number {range_}; got {value!r}")
     return int(value)

@@ -73,7 +73,7 @@ def test_in_turn_without_repeats_is_the_method():
     need = Need(3, support=1, query=1)
     kept = memories.ema(25)
     turns = released.in_turn(LOSS, adapt, kept, need, once=False)
-    method = moml.method("moml-v1", LOSS, n=25, curvature="first-order").algorithm
+    method = moml.methods.method("moml-v1", LOSS, n=25, curvature="first-order").algorithm
     states = [a.init(NET.init(jax.random.key(0)), HYPER) for a in (turns, method)]
     for i, ids in enumerate([[1, 2, 3], [3, 4, 1], [2, 3, 4]]):
         visit = one_visit(ids, jax.random.key(i))

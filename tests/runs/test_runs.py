@@ -86,7 +86,7 @@ def test_a_run_leaves_what_repeats_it(whole, tmp_path):
     ).read_bytes()
 
 
-@pytest.mark.parametrize("method", moml.RECIPES)
+@pytest.mark.parametrize("method", moml.methods.METHODS)
 def test_resolved_it_is_a_configuration_that_stays(method):
     problem = "synthetic" if method == "protonet" else "sine"
     config = runs.resolved(check(replace(STARTS[problem], method=method)))
@@ -102,7 +102,7 @@ def test_a_model_is_loaded_and_is_that_of_fit(whole):
     alone = moml.fit(
         "moml", moml.mse(net.predict), net.init(init_key(0)), moml.sine(), iterations=400,
         eta=config.eta, beta=config.beta, alpha=config.alpha, k=1, chunk=100,
-        shots=config.shots, test_steps=config.test_steps, schedule=moml.decay_at(300),
+        shots=config.shots, test_steps=config.test_steps, schedule=moml.parts.decay_at(300),
     )  # fmt: skip
     same_bytes(learner.meta, alone.meta)
     same_bytes(learner.state, alone.state)

@@ -8,6 +8,7 @@ import pytest
 import moml
 from moml.tabular import fit as table_fit
 from moml.tabular import program as table_program
+from moml.tabular import tables
 from moml.tabular.fit import fit_groups
 from tests.support.small_table import some, users
 
@@ -35,40 +36,40 @@ def folder(table, run, tmp_path_factory):
 
 def test_a_run_in_memory_is_the_one_in_a_folder(run, folder, tmp_path):
     assert run.folder is None
-    moml.save_table_run(run, tmp_path / "saved")
+    tables.save_table_run(run, tmp_path / "saved")
     names = sorted(path.name for path in folder.iterdir())
     assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == names
     assert filecmp.cmpfiles(folder, tmp_path / "saved", names, shallow=False)[0] == names
     with pytest.raises(moml.ConfigError, match="exists already"):
-        moml.save_table_run(run, tmp_path / "saved")
+        tables.save_table_run(run, tmp_path / "saved")
 
 
 def test_it_predicts_adapts_and_scores_alike(run, folder, tmp_path):
-    told, new = moml.load_table_run(folder), users(4, seed=3, first=70)
+    told, new = tables.load_table_run(folder), users(4, seed=3, first=70)
     early, late = some(new, new["day"] < 4), some(new, new["day"] >= 4)
-    both = [moml.predict_table(each, late, adapt_on=early) for each in (run, told)]
+    both = [tables.predict_table(each, late, adapt_on=early) for each in (run, told)]
     first = both[0].columns["prediction"]
     np.testing.assert_array_equal(first, both[1].columns["prediction"])
-    mine = moml.adapt_table(run, early)
+    mine = tables.adapt_table(run, early)
     assert mine.folder is None and set(mine.known.place) == set(new["user"])
-    moml.save_table_run(mine, tmp_path / "mine")
-    moml.adapt_table(told, early, tmp_path / "each")  # one file a task
+    tables.save_table_run(mine, tmp_path / "mine")
+    tables.adapt_table(told, early, tmp_path / "each")  # one file a task
     for made in (
         mine,
-        moml.load_table_run(tmp_path / "mine"),
-        moml.load_table_run(tmp_path / "each"),
+        tables.load_table_run(tmp_path / "mine"),
+        tables.load_table_run(tmp_path / "each"),
     ):
-        np.testing.assert_array_equal(first, moml.predict_table(made, late).columns["prediction"])
-    assert moml.evaluate_table(run, new) == moml.evaluate_table(told, new)
+        np.testing.assert_array_equal(first, tables.predict_table(made, late).columns["prediction"])
+    assert tables.evaluate_table(run, new) == tables.evaluate_table(told, new)
 
 
 def test_tables_of_other_libraries(run, table):
     rows = some(table, np.arange(40))
-    told = moml.predict_table(run, rows).columns["prediction"]
+    told = tables.predict_table(run, rows).columns["prediction"]
     for frame in (pd.DataFrame(rows), pa.table(rows)):
-        np.testing.assert_array_equal(moml.predict_table(run, frame).columns["prediction"], told)
+        np.testing.assert_array_equal(tables.predict_table(run, frame).columns["prediction"], told)
     with pytest.raises(moml.DataError, match="'x' with type str"):
-        moml.predict_table(run, pd.DataFrame(rows | {"x": [1, "x"] * 20}, dtype=object))
+        tables.predict_table(run, pd.DataFrame(rows | {"x": [1, "x"] * 20}, dtype=object))
 
 
 def test_tables_of_like_shapes_share_programs(table):

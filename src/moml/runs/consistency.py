@@ -52,7 +52,7 @@ def same_command(team: Team, command: str, devices: int | None) -> None:
 def same_config(team: Team, config: Config) -> None:
     """Refuse processes with different configurations: their sums would mean nothing."""
     problem = {f"problem.{name}": value for name, value in vars(config.problem).items()}
-    values = vars(config) | {"problem": kind_of(config.problem)} | problem
+    values = config.flat() | {"problem": kind_of(config.problem)} | problem
     same(team, {name: value for name, value in values.items() if value is not None}, "command")
 
 

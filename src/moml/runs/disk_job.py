@@ -35,7 +35,7 @@ def job_of(
         steps=plan.steps,
         length=plan.length,
         schedule=schedule_of(config),
-        eager=plan.method.options.k if plan.method.options.eager else 0,
+        eager=plan.method.k if plan.method.eager else 0,
     )
     first = jax.jit(lambda params, hyper: split(algorithm.init(params, hyper))[0])
     run = lambda carry, key, begin, hyper, size: disk.run(carry, begin, size)

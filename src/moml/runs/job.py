@@ -11,16 +11,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import Schedule, constant, cosine, decay_at
-from moml.algorithms.recipes import Method
 from moml.config.build import Built, build
-from moml.config.config import Config, method_options
+from moml.config.config import Config, method_options, step_sizes
 from moml.config.table_tasks import Held
 from moml.errors import Diverged
 from moml.runtime import simulate
 from moml.runtime.account import Cost, spending
 from moml.training.check import check_loss, check_params
-from moml.training.compose import compose, hyper_of, init_key, run_key, samples_to_fill, start
+from moml.training.compose import (
+    compose,
+    described,
+    hyper_of,
+    init_key,
+    run_key,
+    samples_to_fill,
+    start,
+)
 from moml.training.evaluate import scores_on
 from moml.training.fit import all_finite, first_bad
 from moml.training.sweep import surviving
@@ -85,7 +93,7 @@ def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
     options = method_options(config, built.features)
     options.pop("iterations", None)
     chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)
-    check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, config.k)
+    check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, chosen.k)
     once = chosen.algorithm.iterations
     schedule = schedule_of(config)
     each = each_of(config, built, built.unseen, chosen.adaptation(config.test_steps))
@@ -120,9 +128,9 @@ def schedule_of(config: Config) -> Schedule:
     return decay_at(at) if config.decay_after < 1 else constant
 
 
-def sizes_of(config: Config) -> dict[str, float | None]:
+def sizes_of(config: Config) -> dict[str, float]:
     """The step sizes that a configuration gives."""
-    return {name: getattr(config, name) for name in Hyper._fields}
+    return step_sizes(config)
 
 
 def single(
@@ -151,7 +159,7 @@ def single(
         if not (np.isfinite(losses).all() and finite(state.meta)):
             raise Diverged(
                 f"{config.method} (seed {config.seed}) diverged at step {begin + first_bad(losses)}"
-                f" of {plan.steps} (eta {float(hyper.eta):g}): loss or parameters are not finite"
+                f" of {plan.steps} ({described(hyper)}): loss or parameters are not finite"
             )
         return state, {"loss": losses.mean(), "norm": np.asarray(info.norm).mean()}
 

@@ -38,7 +38,7 @@ def mesh_job(
     params = plan.built.init(init_key(config.seed)) if params is None else params
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key = run_key(config.seed)
-    at_once = plan.method.options.at_once
+    at_once = plan.method.at_once
     run = sharded.program(algorithm, tasks, mesh, schedule_of(config), at_once=at_once)
     data = held(tasks, mesh)
     made: dict[int, Any] = {}
@@ -51,9 +51,9 @@ def mesh_job(
 
     def first() -> Any:
         state = sharded.first(algorithm, mesh)(params, hyper)
-        if not plan.method.options.eager or tasks.n is None:
+        if not plan.method.eager or tasks.n is None:
             return state
-        fill = sharded.fill(algorithm, tasks, mesh, plan.method.options.k)
+        fill = sharded.fill(algorithm, tasks, mesh, plan.method.k)
         return fill(state, fill_key(key), hyper)
 
     def saved(state: Any) -> Any:

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from moml.algorithms.recipes import RECIPES, Method
-from moml.config.config import Config, kind_of
+from moml.config.config import Config, kind_of, options_of
 from moml.config.toml import dump
 from moml.errors import CheckpointError, ConfigError
 from moml.runs.consistency import same_config, same_data, same_folder
@@ -32,31 +30,13 @@ from moml.types import Params
 
 
 def resolved(config: Config) -> Config:
-    """The configuration with the step sizes in use instead of the method's own."""
+    """The configuration with the values of all options in use: defaults may change one day."""
     plan = plan_of(config)
-    used = hyper_of(plan.method, plan.built.init(init_key(0)), sizes_of(config))
-    recipe = RECIPES[config.method]
-    sizes: dict[str, Any] = {n: float(str(np.asarray(v))) for n, v in used._asdict().items()}
-    for name in ("beta", "gamma"):
-        if getattr(recipe, name) == 1:  # the method has none
-            sizes[name] = getattr(config, name)
+    used = hyper_of(plan.method, plan.built.init(init_key(0)), {})
+    options = {name: plan.method.options[name] for name in options_of(config.method)}
+    options |= {name: float(str(np.asarray(v))) for name, v in used._asdict().items()}
     place = None if config.memory_dir is None else str(Path(config.memory_dir).resolve())
-    return replace(config, **sizes, **_options(config, plan.method), memory_dir=place)
-
-
-def _options(config: Config, chosen: Method) -> Record:
-    """The options that a method takes, as it has them: its defaults may change one day."""
-    recipe, special = RECIPES[config.method], {n for r in RECIPES.values() for n in r.takes}
-    told = {}
-    for field in fields(Config):
-        open_ = field.name not in recipe.fixed and field.name not in special - set(recipe.takes)
-        if open_ and getattr(config, field.name) is None and hasattr(chosen.options, field.name):
-            told[field.name] = getattr(chosen.options, field.name)
-    if "outer" in told:
-        told["outer"] = "sgd" if chosen.options.outer is None else "adam"
-    if "tied" in told:  # a function there, a word here
-        told["tied"] = False
-    return told
+    return replace(config, options=options, memory_dir=place)
 
 
 def train(
@@ -210,7 +190,8 @@ def row_of(
     return {
         "table": "train",
         "dataset": kind_of(config.problem),
-        "setting": {"k": config.k, "shots": config.shots, "steps": config.test_steps} | setting,
+        "setting": {"k": config.option("k"), "shots": config.shots, "steps": config.test_steps}
+        | setting,
         "method": config.method,
         "protocol": "strict",
         "metric": job.metric,

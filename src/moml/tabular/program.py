@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import cosine
-from moml.algorithms.recipes import Method, method
 from moml.algorithms.single.matching import match_beta
 from moml.algorithms.tabular.members import Parts, Shape, parts
+from moml.methods import method
 from moml.models.table import Knots
 from moml.runtime import simulate
 from moml.tabular.model import power
@@ -81,15 +82,16 @@ def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Me
     count = tasks.n or 1
     batch, visit = min(16 if count < 5000 else 32, count), min(shots, VISIT)
     need = Need(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
-    outer = optax.chain(
-        optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY)
-    )
+    optimizer = lambda eta: optax.chain(
+        optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY),
+        optax.scale_by_learning_rate(eta),
+    )  # fmt: skip
     betas = [1.0]
     if shots > VISIT:
         betas.append(match_beta(visit, shots, visits=iterations * batch / count))
     name = "maml" if shots <= VISIT else "moml-v1"
     chosen = method(
-        name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, outer=outer,
+        name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, optimizer=optimizer,
         tasks_per_step=batch, k=visit,
     )  # fmt: skip
     return chosen._replace(algorithm=chosen.algorithm._replace(needs=need)), betas

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moml.algorithms.method import Factory, Method
 from moml.algorithms.parts.schedule import Schedule, constant
-from moml.algorithms.recipes import Method
 from moml.errors import DataError, Diverged, check_count
 from moml.runtime import simulate
 from moml.training.check import check_loss, check_params
@@ -18,6 +18,7 @@ from moml.training.compose import (
     check_adapts,
     check_start,
     compose,
+    described,
     hyper_of,
     run_key,
     samples_to_fill,
@@ -43,12 +44,12 @@ class Learner:
     @property
     def params(self) -> Params:
         """The meta-model itself, as the loss takes it."""
-        adapt = self.method.adaptation(self.method.options.inner_steps)
+        adapt = self.method.adaptation(self.method.inner_steps)
         return adapt.merge(self.meta, adapt.start(self.meta))
 
     def adapt(self, support: Any, steps: int | None = None) -> Params:
         """Personal parameters after `steps` adaptation steps on a few samples of a task."""
-        steps = self.method.options.inner_steps if steps is None else check_count("steps", steps)
+        steps = self.method.inner_steps if steps is None else check_count("steps", steps)
         adapt = self.method.adaptation(steps)
         try:
             mine = adapt.merge(self.meta, adapt.apply(self.meta, support, self.hyper))
@@ -86,26 +87,22 @@ def all_finite(tree: Any) -> Any:
 
 
 def fit(
-    name: str | Method,
+    name: str | Method | Factory,
     loss: Loss,
     params: Params,
     tasks: Tasks,
     *,
     iterations: int = 10_000,
     seed: int = 0,
-    eta: float | None = None,
-    beta: float | None = None,
-    alpha: float | None = None,
-    gamma: float | None = None,
     schedule: Schedule = constant,
     chunk: int | None = None,
     on_chunk: OnChunk | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Learner:
-    """Train by the method `name`; `options` are those of `moml.Options` (k, tasks_per_step, ...).
+    """Train by a method: its name, its function, or composed; `options` are its keywords.
 
-    A step size that is not given is the method's usual one. The result does not depend on `chunk`,
+    The result does not depend on `chunk`,
     the steps compiled as one program. Raises `Diverged`, with the model at the end of the stretch
     before, when the loss or the parameters stop being finite. `on_chunk` sees each of them.
 
@@ -121,8 +118,8 @@ def fit(
     check_count("iterations", iterations)
     check_count("seed", seed, least=0, below=2**32)
     chosen = compose(name, loss, tasks, options, iterations)
-    check_loss(loss, params, tasks, chosen.options.k)
-    hyper = hyper_of(chosen, params, {"eta": eta, "beta": beta, "alpha": alpha, "gamma": gamma})
+    check_loss(loss, params, tasks, chosen.k)
+    hyper = hyper_of(chosen, params, {})
     algorithm = chosen.algorithm
     fits = simulate.steps_that_fit(algorithm, tasks)
     length = fits if chunk is None else check_count("chunk", chunk)
@@ -150,7 +147,7 @@ def fit(
             if not (np.isfinite(losses).all() and finite(state.meta)):
                 raise Diverged(
                     f"{chosen.name} (seed {seed}) diverged at step {done + first_bad(losses)} of "
-                    f"{steps} (eta {float(hyper.eta):g}): loss or parameters are not finite",
+                    f"{steps} ({described(hyper)}): loss or parameters are not finite",
                     learner(good, None),
                 )
             history.append(losses)

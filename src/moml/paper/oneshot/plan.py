@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.adapt import gradient_steps, named
 from moml.algorithms.parts.schedule import Schedule, cosine, decay_at
-from moml.algorithms.recipes import Method, method
 from moml.errors import ConfigError
+from moml.methods import method
 from moml.paper.oneshot.tasks import SETTINGS, SPLIT, Problem, Setting
 from moml.paper.sine import released
 from moml.paper.sine.protocols import PROTOCOLS, Protocol, Steps
@@ -128,13 +129,15 @@ def plan_of(cell: Cell, problem: Problem, budget: int | None = None) -> Plan:
         return tuned_plan(tuned()[cell.dataset][cell.method], problem, budget)
     p, name, setting = cell.switches, cell.method, cell.setting
     steps = setting.named.get(name, Steps(setting.named["maml"].eta))
-    shape: dict[str, Any] = {"n": problem.train.n, "tasks_per_step": 1, "k": 1}
+    shape: dict[str, Any] = {"n": problem.train.n, "k": 1}
+    if name != "nasa":  # which visits all n tasks
+        shape["tasks_per_step"] = 1
     match name:
         case "untrained" | "joint":  # joint training is MAML at alpha = 0
             chosen = method("fo-maml", problem.loss, **shape)
         case "protonet":
             features = problem.net.features
-            chosen = method(name, problem.loss, **shape, features=features, outer=None)
+            chosen = method(name, problem.loss, **shape, features=features, optimizer="sgd")
         case _:
             chosen = method(name, problem.loss, **shape, **p.options(name))
     chosen = released.with_quirks(chosen, name, problem.loss, p)
@@ -146,6 +149,7 @@ def plan_of(cell: Cell, problem: Problem, budget: int | None = None) -> Plan:
         "gamma": [steps.gamma],
         "alpha": [0.0 if name == "joint" else ALPHA],
     }
+    grid = {name: values for name, values in grid.items() if hasattr(chosen.hyper, name)}
     later = decay_at(int((0.5 if name == "protonet" else 0.75) * iterations))
     if name == "protonet":
         return Plan(chosen, grid, iterations, later, chosen.adaptation(1), None)
@@ -163,7 +167,9 @@ def tuned_plan(how: Tuned, problem: Problem, budget: int | None = None) -> Plan:
     shape: dict[str, Any] = {"n": problem.train.n, "k": 1}
     shape["tasks_per_step"] = min(how.tasks_per_step, problem.train.n or 1)
     shrinks = optax.add_decayed_weights(how.decay, mask=not_step_sizes)
-    shape["outer"] = optax.chain(optax.scale_by_adam(), shrinks)
+    shape["optimizer"] = lambda eta: optax.chain(
+        optax.scale_by_adam(), shrinks, optax.scale_by_learning_rate(eta)
+    )
     iterations = how.iterations if budget is None else budget
     tied = named("head")
     grid = {"eta": [how.eta], "alpha": [how.alpha]}
@@ -177,6 +183,7 @@ def tuned_plan(how: Tuned, problem: Problem, budget: int | None = None) -> Plan:
             return Plan(chosen, grid | {"alpha": [0.0]}, iterations, schedule, test, how.alpha)
         case "protonet":
             chosen = method("protonet", problem.loss, **shape, features=problem.net.features)
+            grid.pop("alpha")  # the adaptation takes no step
             return Plan(chosen, grid, iterations, schedule, chosen.adaptation(1), None)
     layers: dict[str, Any] = {"inner_steps": how.inner_steps, "step_sizes": "layer", "tied": tied}
     layers["leaves"] = named(how.leaves)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.parts.schedule import decay_at
@@ -144,7 +143,7 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
         progress=progress,
         k=place.k,
         both_ways=plan.both_ways,
-        outer=optax.scale_by_adam(),
+        optimizer="adam",
     )
     score, _ = tests(place, plan.steps)
     shape = (len(betas), len(plan.etas), plan.seeds)

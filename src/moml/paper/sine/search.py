@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import optax
 
 from moml.algorithms.parts.schedule import constant, decay_at
 from moml.algorithms.single.matching import match_beta
@@ -25,7 +24,7 @@ from moml.training.sweep import mean_of_seeds, sweep
 
 ETA = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
 BETA = [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0]
-ADAM = {"outer": optax.scale_by_adam()}
+ADAM = {"optimizer": "adam"}
 
 
 class Variant(NamedTuple):

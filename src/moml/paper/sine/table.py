@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import constant, decay_at
-from moml.algorithms.recipes import Method, method
 from moml.errors import ConfigError
+from moml.methods import method
 from moml.paper.sine import released
 from moml.paper.sine.protocols import NAMED, PRINTED, PROTOCOLS, Protocol, Steps
 from moml.paper.sine.score import (
@@ -130,7 +131,9 @@ def iterations_of(name: str, k: int, budget: int) -> int:
 def compose(cell: Cell, budget: int = 40_000) -> Method:
     """The method of a cell, with its protocol's switches, for so many iterations."""
     p, name = cell.switches, cell.method
-    shape: dict[str, Any] = {"n": 25, "tasks_per_step": 3, "k": cell.k}
+    shape: dict[str, Any] = {"n": 25, "k": cell.k}
+    if name != "nasa":  # which visits all n tasks
+        shape["tasks_per_step"] = 3
     match name:
         case "untrained" | "joint":  # joint training is MAML at alpha = 0
             chosen = method("fo-maml", LOSS, **shape)
@@ -149,10 +152,11 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     iterations = iterations_of(cell.method, cell.k, budget)
     grid = {
         "eta": [released.eta_of(cell.method, steps, p)],
-        "beta": [chosen.beta if cell.method == "moml" else steps.beta],
+        "beta": [chosen.hyper.beta if cell.method == "moml" else steps.beta],
         "gamma": [steps.gamma],
         "alpha": [0.0 if cell.method == "joint" else 0.01],
     }
+    grid = {name: values for name, values in grid.items() if hasattr(chosen.hyper, name)}
     count = -(-iterations // chosen.algorithm.iterations)  # calls of `step`
     decays = cell.method != "bspiderboost"
     objective = objective_of()
@@ -221,7 +225,9 @@ def row_of(outcome: Outcome) -> dict[str, Any]:
     lost = run.lost | ~np.isfinite(outcome.errors)
     mean, std = mean_of_seeds(outcome.errors, lost)
     printed = PRINTED.get(cell.method, {}).get(cell.k, (None, None, None))
-    used = asdict(cell.steps) | {"beta": float(np.asarray(run.hyper.beta)[0])}
+    used = asdict(cell.steps) | {
+        "beta": float(np.asarray(run.hyper._asdict().get("beta", [1.0]))[0])
+    }
     return {
         "table": "sine",
         "dataset": "sine",

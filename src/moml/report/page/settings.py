@@ -4,9 +4,9 @@ import re
 from shlex import quote
 from typing import Any
 
-from moml.algorithms.recipes import RECIPES
 from moml.config.config import Config, kind_of
 from moml.config.toml import words
+from moml.methods import summary
 from moml.report.page.html import (
     Markup,
     Table,
@@ -39,7 +39,7 @@ def clause(text: str) -> str:
 
 def fields_of(config: Config) -> dict[str, Any]:
     """Every setting that has a value, by its name."""
-    own = {name: value for name, value in vars(config).items() if name not in KEPT_APART}
+    own = {name: value for name, value in config.flat().items() if name not in KEPT_APART}
     task = {f"problem.{name}": value for name, value in vars(config.problem).items()}
     every = {"problem.kind": kind_of(config.problem)} | task | own
     return {name: value for name, value in every.items() if value is not None}
@@ -48,7 +48,7 @@ def fields_of(config: Config) -> dict[str, Any]:
 def _named(name: str, config: Config) -> Markup:
     part, _, field = name.rpartition(".")
     told = clause(words(type(config.problem) if part else Config).get(field, ""))
-    told = RECIPES[config.method].summary if name == "method" else told
+    told = summary(config.method) if name == "method" else told
     small = tag("small", told) if told else None
     return join([tag("code", name), small])
 

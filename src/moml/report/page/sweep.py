@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from moml.algorithms.recipes import RECIPES
+from moml.methods import summary
 from moml.report.page.curves import Curve, curves, picture, wide
 from moml.report.page.html import Markup, Table, join, section, table, tag, tiles
 from moml.report.page.runs import Row, Swept
@@ -67,7 +67,7 @@ def body(run: Swept) -> list[Any]:
     """All sections but the settings."""
     points, measure = ranked(run), run.measure
     best = points[0]
-    method = join([tag("code", run.config.method), f", {RECIPES[run.config.method].summary}"])
+    method = join([tag("code", run.config.method), f", {summary(run.config.method)}"])
     seeds = f"{len(points):,} settings with {best.seeds} seeds each"
     told = f"; on {problem_in_words(run.config)}: {seeds}."
     lost = sum(point.lost for point in points)

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from moml.algorithms.recipes import RECIPES
 from moml.config.config import Config
 from moml.config.problems import Clients, Episodes, Sine, Synthetic
 from moml.config.problems import Table as Rows
+from moml.methods import summary
 from moml.report.page.curves import Curve, curves
 from moml.report.page.html import Markup, Table, join, note, section, table, tag, tiles
 from moml.report.page.known import Known, by_known, over_tasks, tenths
@@ -60,7 +60,7 @@ def lead(run: Trained) -> Markup:
     """What was run, in a sentence or two."""
     config = run.config
     done = run.rows[-1] if run.rows else {"iterations": 0, "samples": 0}
-    method = join([tag("code", config.method), f", {RECIPES[config.method].summary}"])
+    method = join([tag("code", config.method), f", {summary(config.method)}"])
     began = (
         f"; on {problem_in_words(config)}, {done['iterations']:,} iterations, seed {config.seed}."
     )
