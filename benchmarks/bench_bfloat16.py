@@ -32,7 +32,7 @@ def errors(config: Config) -> tuple[float, np.ndarray]:
     carry = job.first()
     for begin in range(0, job.steps, job.length):
         carry, _ = job.stretch(carry, begin, min(job.length, job.steps - begin))
-    beta = plan.method.beta if config.beta is None else config.beta
+    beta = plan.method.hyper.beta
     return beta, np.asarray(job.score(carry), float)
 
 

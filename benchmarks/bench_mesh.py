@@ -30,7 +30,7 @@ from moml.runtime.simulate import compiled, stretch
 from moml.runtime.traffic import all_reduced
 from moml.types import Algorithm, Hyper, Tasks
 
-STEP = Hyper(*map(jnp.float32, (0.005, 0.3, 0.01, 1.0)))
+STEP = jax.tree.map(jnp.float32, Hyper(eta=0.005, beta=0.3, alpha=0.01))
 
 
 def cases() -> dict[str, tuple[Algorithm, Tasks, Any, Hyper, int]]:

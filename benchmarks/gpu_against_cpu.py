@@ -54,7 +54,9 @@ def time_members(members, length=1000):
     method = moml.methods.method("moml-v1", LOSS, n=25)
     program = simulate.compiled(simulate.stretch(method.algorithm, moml.sine()), members=True)
     keys = jax.random.split(jax.random.key(0), members)
-    hyper = jax.tree.map(lambda v: jnp.full(members, v), moml.Hyper(0.005, 0.3, 0.01, 1.0))
+    hyper = jax.tree.map(
+        lambda v: jnp.full(members, v), moml.Hyper(eta=0.005, beta=0.3, alpha=0.01)
+    )
     state = jax.jit(jax.vmap(lambda k, h: method.algorithm.init(NET.init(k), h)))(keys, hyper)
     state, _ = program(state, keys, 0, hyper, length)
     jax.block_until_ready(state)

@@ -25,7 +25,7 @@ from moml.paper.sine.table import (
 )
 from moml.types import Hyper, Need, Task, Visit
 
-HYPER = jax.tree.map(jnp.asarray, Hyper(0.01, 0.1, 0.01, 1.0))
+HYPER = jax.tree.map(jnp.asarray, Hyper(eta=0.01, beta=0.1, alpha=0.01, gamma=1.0))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -33,7 +33,7 @@ def test_every_cell_composes(protocol):
     table = cells(protocol, [1, 3], None)
     assert len(table) == 2 * len(names_of(protocol))
     for cell in table:
-        assert compose(cell).options.n == 25
+        assert compose(cell).n == 25
 
 
 def test_iterations_are_those_of_the_released_code():

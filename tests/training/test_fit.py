@@ -93,7 +93,7 @@ def test_one_trace_per_program():
     program = simulate.compiled(simulate.stretch(algorithm, moml.sine()))
     key = jax.random.key(0)
     for eta, beta in [(0.1, 0.5), (0.01, 0.3), (0.2, 1.0)]:
-        hyper = jax.tree.map(jnp.asarray, Hyper(eta, beta, 0.01, 1.0))
+        hyper = jax.tree.map(jnp.asarray, Hyper(eta=eta, beta=beta, alpha=0.01))
         state = jax.jit(algorithm.init)(start(), hyper)
         for begin in (0, 10, 20):
             state, _ = program(state, key, begin, hyper, 10)
@@ -226,12 +226,13 @@ BAD = [
     ({"nonsense": 2}, moml.ConfigError, ["nonsense", "tasks_per_step"]),
     ({"name": "moml"}, moml.ConfigError, ["shots"]),
     ({"name": "fo-maml", "curvature": "exact"}, moml.ConfigError, ["fo-maml", "curvature"]),
-    ({"outer": optax.adam(1e-3)}, moml.ConfigError, ["scale_by_adam", "eta"]),
-    ({"outer": "adam"}, moml.ConfigError, ["outer", "adam"]),
+    ({"optimizer": optax.adam(1e-3), "eta": 0.1}, moml.ConfigError, ["optimizer", "eta"]),
+    ({"optimizer": "nadam"}, moml.ConfigError, ["optimizer", "nadam", "sgd"]),
+    ({"outer": "adam"}, moml.ConfigError, ["outer"]),
     ({"leaves": moml.parts.named("nosuch")}, moml.ConfigError, ["leaves"]),
     ({"name": "moml-v2", "leaves": moml.parts.named("nosuch")}, moml.ConfigError, ["leaves"]),
-    ({"name": "fo-maml", "adapt": lambda s: None}, moml.ConfigError, ["adapt", "curvature"]),
-    ({"name": "maml", "beta": 0.3}, moml.ConfigError, ["maml", "memory", "0.3"]),
+    ({"name": "fo-maml", "adapt": lambda s: None}, moml.ConfigError, ["fo-maml", "adapt"]),
+    ({"name": "maml", "beta": 0.3}, moml.ConfigError, ["maml", "beta"]),
     ({"seed": 2**32}, moml.ConfigError, ["seed"]),
     ({"chunk": 0}, moml.ConfigError, ["chunk", "0"]),
     ({"n": 25}, moml.ConfigError, ["n"]),

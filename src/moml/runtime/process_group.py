@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Any, TypeVar
 
-from moml.errors import LostProcess, OtherFailed
+from moml.errors import LostProcess, MomlError, OtherFailed
 
 PATIENCE = 3600.0  # seconds that the slowest process may be behind
 GLANCE = 1000  # milliseconds between two looks at whether all is lost
@@ -48,6 +48,8 @@ class Team:
             found = [self._get(name(at, process)) for process in range(self.processes)]
             if at:  # all have read what was said before
                 self._client.key_value_delete(name(at - 1, self.process))
+        except MomlError:
+            raise
         except (RuntimeError, ValueError) as error:  # what JAX raises differs by version
             raise self.lost(error) from error
         return [words.removeprefix(".") for words in found]
@@ -57,6 +59,8 @@ class Team:
         while True:
             try:
                 return self._client.blocking_key_value_get(name, GLANCE)
+            except MomlError:
+                raise
             except (RuntimeError, ValueError) as error:
                 late = "DEADLINE_EXCEEDED" in str(error) and time.monotonic() < end
                 if self._lost.is_set() or not late:
@@ -88,6 +92,8 @@ class Team:
             if why:
                 self._client.key_value_set(f"{END}/{self.process}", why)
             self._client.wait_at_barrier(END, int(1000 * seconds))
+        except MomlError:
+            raise
         except (RuntimeError, ValueError):
             return False
         return True
@@ -97,6 +103,8 @@ class Team:
         """Tell a computation that fails because another process is gone from one that fails."""
         try:
             yield
+        except MomlError:
+            raise
         except (RuntimeError, ValueError) as error:
             if self._client is None or not any(word in str(error) for word in SIGNS):
                 raise

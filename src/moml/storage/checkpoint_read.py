@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from moml.errors import CheckpointError
+from moml.errors import CheckpointError, MomlError
 from moml.storage import manifest
 from moml.storage.leaves import load_leaves
 from moml.storage.shares import load_shares
@@ -51,6 +51,8 @@ def read_checkpoint(
         if told["step"] != step:
             raise CheckpointError(f"it is of step {told['step']}, but its folder was renamed")
         told = {"score": None} | told | {"leaves": list(told["leaves"]), "info": dict(told["info"])}
+    except MomlError:
+        raise
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise CheckpointError(f"info.json is not as moml writes it: {reason_of(error)}") from error
     for was, wanted in itertools.zip_longest(told["leaves"], names_of(like), fillvalue="nothing"):

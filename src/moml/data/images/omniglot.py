@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from moml.data.images.arrays import Images, by_class
-from moml.errors import DataError
+from moml.errors import DataError, MomlError
 
 FOLDERS = ("omniglot", "omniglot-py", "omniglot/python", ".")  # the second is torchvision's
 SPLITS = ("background", "evaluation")
@@ -101,6 +101,8 @@ def _pixels(pillow: Any, raw: bytes, name: str) -> np.ndarray:
                     f"{name} is {wide} x {high}, mode {image.mode}; allowed is 105 x 105, 1 bit"
                 )
             pixels = np.array(image.convert("L"))
+    except MomlError:
+        raise
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         raise DataError(f"{name} is no PNG, or damaged: {error}") from error
     if ((pixels != 0) & (pixels != 255)).any():
