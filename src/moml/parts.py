@@ -14,6 +14,7 @@ from moml.algorithms.federated.rounds import towards_mean as towards_mean
 from moml.algorithms.method import Method as Method
 from moml.algorithms.method import Work as Work
 from moml.algorithms.method import factory as factory
+from moml.algorithms.parts import memory as _memory
 from moml.algorithms.parts.adapt import gradient_steps as gradient_steps
 from moml.algorithms.parts.adapt import layer_steps as layer_steps
 from moml.algorithms.parts.adapt import learned_steps as learned_steps
@@ -50,4 +51,5 @@ from moml.types import Server as Server
 from moml.types import Task as Task
 from moml.types import Visit as Visit
 
+no_memory = _memory.none
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -46,11 +46,12 @@ def compose(
     if not isinstance(tasks, Tasks):
         raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; got {type(tasks)}")
     if isinstance(name, Method):
-        if options:
-            raise ConfigError(f"a composed method takes no options; got {', '.join(options)}")
+        others = [option for option in options if option not in name.hyper._asdict()]
+        if others:
+            raise ConfigError(f"a composed method has only numbers to set; got {', '.join(others)}")
         if name.n != tasks.n:
             raise ConfigError(f"n must be that of the tasks, {tasks.n}; got a method for {name.n}")
-        return name
+        return name._replace(hyper=_with_numbers(name, options))
     if "n" in options:
         raise ConfigError(f"n must be left out: it is that of the tasks; got {options['n']}")
     factory = factory_of(name)
@@ -61,16 +62,20 @@ def compose(
 
 def hyper_of(chosen: Method, params: Params, given: Mapping[str, float | None]) -> Hyper:
     """Hyper-parameters as arrays of the parameters' type: the method's where none are given."""
-    values = chosen.hyper._asdict()
-    known = keywords(factory_of(chosen.name)) if chosen.name in METHODS else {}
-    for name, value in given.items():
-        if value is None:
-            continue
-        if name not in values:
-            raise ConfigError(BOTH) if name == "eta" else unknown(chosen.name, name, values)
-        values[name] = checked(name, known.get(name, NUMBER), value)
     dtype = jax.tree.leaves(params)[0].dtype
-    return Hyper(**{name: jnp.asarray(value, dtype) for name, value in values.items()})
+    return jax.tree.map(lambda value: jnp.asarray(value, dtype), _with_numbers(chosen, given))
+
+
+def _with_numbers(chosen: Method, given: Mapping[str, float | None]) -> Hyper:
+    """The method's traced numbers, with those that are given and not None."""
+    values = chosen.hyper._asdict()
+    known = keywords(METHODS[chosen.name]) if chosen.name in METHODS else {}
+    for name, value in given.items():
+        if value is not None and name not in values:
+            raise ConfigError(BOTH) if name == "eta" else unknown(chosen.name, name, values)
+        if value is not None:
+            values[name] = checked(name, known.get(name, NUMBER), value)
+    return Hyper(**values)
 
 
 def described(hyper: Hyper) -> str:
