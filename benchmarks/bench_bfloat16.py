@@ -12,9 +12,9 @@ import numpy as np
 
 from common import CHUNK, HYPER, LOSS, NET, interleave, machine, many_sines, ratio, table, training
 from moml.algorithms.parts.memory import parted
-from moml.algorithms.recipes import method
 from moml.config.config import Config
 from moml.config.starts import STARTS
+from moml.methods import method
 from moml.runs.job import many, plan_of
 from moml.training.loop import loop
 
@@ -31,8 +31,7 @@ def errors(config: Config) -> tuple[float, np.ndarray]:
     carry, _ = loop(
         job.name, job.execution.advance, job.execution.first(), steps=plan.steps, length=plan.length
     )
-    beta = plan.method.beta if config.beta is None else config.beta
-    return beta, job.score(carry)
+    return plan.method.hyper.beta, job.score(carry)
 
 
 def compare() -> None:

@@ -28,7 +28,7 @@ import numpy as np
 
 from common import CHUNK, HYPER, LOSS, NET, Timing, machine, many_sines, ratio, table, training
 from moml.algorithms.parts.adapt import all_leaves, named
-from moml.algorithms.recipes import method
+from moml.methods import method
 from moml.storage.rows_file import layout_of
 from moml.storage.rows_on_disk import RowsOnDisk
 from moml.storage.undo import Undo

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from common import machine
-from moml.algorithms.recipes import method
+from moml.methods import method
 from moml.models import conv4, cross_entropy
 from moml.tasks.episodes import episodes
 from moml.tasks.sampler import draw, fetch

@@ -23,14 +23,14 @@ import jax.numpy as jnp
 
 import clients
 from common import LOSS, NET, interleave, machine, many_sines
-from moml.algorithms.recipes import method
+from moml.methods import method
 from moml.runtime import sharded
 from moml.runtime.account import all_reduced
 from moml.runtime.mesh import mesh, task_data
 from moml.runtime.simulate import compiled, stretch
 from moml.types import Algorithm, Hyper, Tasks
 
-STEP = Hyper(*map(jnp.float32, (0.005, 0.3, 0.01, 1.0)))
+STEP = jax.tree.map(jnp.float32, Hyper(eta=0.005, beta=0.3, alpha=0.01))
 
 
 def cases() -> dict[str, tuple[Algorithm, Tasks, Any, Hyper, int]]:

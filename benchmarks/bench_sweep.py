@@ -40,7 +40,7 @@ def sweep(algorithm: Algorithm, tasks: Tasks) -> tuple[Callable[[], None], int]:
         for axis in jnp.meshgrid(jnp.array(SEEDS), jnp.array(ETA), jnp.array(BETA), indexing="ij")
     )
     members = len(seeds)
-    hyper = Hyper(eta, beta, jnp.full(members, HYPER.alpha), jnp.full(members, HYPER.gamma))
+    hyper = Hyper(eta=eta, beta=beta, alpha=jnp.full(members, HYPER.alpha))
     keys = jax.vmap(jax.random.key)(seeds)
     state = jax.jit(jax.vmap(algorithm.init))(jax.vmap(NET.init)(keys), hyper)
     return advance(compiled(stretch(algorithm, tasks), members=True), state, keys, hyper), members

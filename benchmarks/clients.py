@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 import common  # noqa: F401  sets the threads before JAX starts
-from moml.algorithms.recipes import method
 from moml.data.images.sets import load
 from moml.errors import DataError
+from moml.methods import method
 from moml.models import cross_entropy, mlp
 from moml.runtime.simulate import compiled, stretch
 from moml.tasks.clients import from_rows

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from moml.algorithms.recipes import method
+from moml.methods import method
 from moml.models import mlp, mse
 from moml.runtime.simulate import compiled, stretch
 from moml.tasks.sine import sine

@@ -51,10 +51,12 @@ def same_numbers(gpu, cpu):
 
 def time_members(members, length=1000):
     """Seconds per iteration and run of `members` runs at once."""
-    method = moml.method("moml-v1", LOSS, n=25)
+    method = moml.methods.method("moml-v1", LOSS, n=25)
     program = simulate.compiled(simulate.stretch(method.algorithm, moml.sine()), members=True)
     keys = jax.random.split(jax.random.key(0), members)
-    hyper = jax.tree.map(lambda v: jnp.full(members, v), moml.Hyper(0.005, 0.3, 0.01, 1.0))
+    hyper = jax.tree.map(
+        lambda v: jnp.full(members, v), moml.Hyper(eta=0.005, beta=0.3, alpha=0.01)
+    )
     state = jax.jit(jax.vmap(lambda k, h: method.algorithm.init(NET.init(k), h)))(keys, hyper)
     state, _ = program(state, keys, 0, hyper, length)
     jax.block_until_ready(state)
@@ -77,7 +79,7 @@ def main():
     began = time.perf_counter()
     many = moml.sweep(
         "moml", LOSS, NET.init, moml.sine(), seeds=5, iterations=40_000, shots=10, test_steps=10,
-        schedule=moml.decay_at(30_000),
+        schedule=moml.parts.decay_at(30_000),
     )  # fmt: skip
     seconds = time.perf_counter() - began
     unseen = moml.unseen_sine(jax.random.key(2023), 500)

@@ -16,14 +16,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from common import interleave, machine, ratio, table
-from moml.algorithms.recipes import method
+from moml.methods import method
 from moml.models import conv4, cross_entropy
 from moml.runtime.simulate import compiled, stretch
 from moml.tasks.episodes import episodes
@@ -121,7 +120,7 @@ def problem(tasks: int, filters: int) -> tuple[Any, Any, Any]:
     pixels = np.random.default_rng(0).integers(0, 256, (1200, 20, 28, 28, 1), np.uint8)
     net, family = conv4(1, WAYS, filters=filters), episodes(pixels, WAYS)
     maml = method("maml", cross_entropy(net.predict), n=None, tasks_per_step=tasks,
-                  inner_steps=STEPS, outer=optax.scale_by_adam())  # fmt: skip
+                  inner_steps=STEPS, optimizer="adam")  # fmt: skip
     return net, maml, family
 
 

@@ -32,6 +32,11 @@ def plain_docstring(app, what, name, obj, options, lines):
     """Docstrings are plain text: `names` are code, indented formulas are set as they stand."""
     out, kind = [], ""
     for before, line in zip(["", *lines], lines, strict=False):
+        if re.fullmatch("-{3,}", line) and out:  # a section of numpy's form
+            out[-1] = f"**{out[-1]}**"
+            line, kind = "", "text"
+        elif re.fullmatch("-{3,}", before):
+            kind = "example" if line.startswith(">>>") else "text"
         if line and not before:  # a new paragraph
             kind = "example" if line.startswith(">>>") else "formula" if line[0] == " " else "text"
             if kind == "formula":

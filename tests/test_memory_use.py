@@ -16,13 +16,16 @@ def temporary_bytes(make, steps):
     adapt = make(LOSS, steps)
     step = personal_step(LOSS, adapt, moml.algorithms.parts.memory.none())
     samples = moml.Batch(jnp.zeros((50, 20)), jnp.zeros((50, 1)))
-    hyper = jax.tree.map(jnp.asarray, Hyper(0.1))
+    hyper = jax.tree.map(jnp.asarray, Hyper(eta=0.1, alpha=0.01))
     meta = adapt.init(NET.init(jax.random.key(0)), hyper)
     delta = jax.jit(lambda meta: step(meta, (), Task(samples, samples), hyper).delta)
     return delta.lower(meta).compile().memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.parametrize("make", [moml.gradient_steps, moml.learned_steps, moml.layer_steps])
+STEPS = [moml.parts.gradient_steps, moml.parts.learned_steps, moml.parts.layer_steps]
+
+
+@pytest.mark.parametrize("make", STEPS)
 def test_memory_grows_by_one_state_a_step(make):
     few, many = temporary_bytes(make, 10), temporary_bytes(make, 30)
     state = sum(leaf.nbytes for leaf in jax.tree.leaves(NET.init(jax.random.key(0))))

@@ -8,16 +8,8 @@ Train one model that becomes yours after a few gradient steps on your few sample
     mine = learner.adapt(my_samples)
 """
 
-from moml.algorithms.options import Options as Options
-from moml.algorithms.parts.adapt import gradient_steps as gradient_steps
-from moml.algorithms.parts.adapt import layer_steps as layer_steps
-from moml.algorithms.parts.adapt import learned_steps as learned_steps
-from moml.algorithms.parts.adapt import named as named
-from moml.algorithms.parts.heads import closed_form as closed_form
-from moml.algorithms.parts.heads import prototypes as prototypes
-from moml.algorithms.parts.schedule import decay_at as decay_at
-from moml.algorithms.recipes import RECIPES as RECIPES
-from moml.algorithms.recipes import method as method
+from moml import methods as methods
+from moml import parts as parts
 from moml.algorithms.single.matching import match_beta as match_beta
 from moml.errors import CheckpointError as CheckpointError
 from moml.errors import ConfigError as ConfigError
@@ -47,4 +39,36 @@ from moml.types import Batch as Batch
 from moml.types import Hyper as Hyper
 from moml.types import Tasks as Tasks
 
+__all__ = [
+    "Batch",
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "Diverged",
+    "Hyper",
+    "Learner",
+    "MomlError",
+    "Tasks",
+    "accuracy",
+    "conv4",
+    "cross_entropy",
+    "episodes",
+    "evaluate",
+    "fit",
+    "from_arrays",
+    "from_equinox",
+    "from_rows",
+    "load",
+    "masked_mean",
+    "match_beta",
+    "methods",
+    "mlp",
+    "mse",
+    "parts",
+    "sine",
+    "sweep",
+    "synthetic",
+    "train_table",
+    "unseen_sine",
+]
 __version__ = "0.1.0"

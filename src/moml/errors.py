@@ -1,17 +1,17 @@
-"""Everything moml raises on purpose. A message is one line: what was given, what is allowed."""
+"""All errors that moml raises on purpose: one line that says what must hold, and what was given."""
 
 from numbers import Integral
 from typing import Any
 
 
-class MomlError(Exception):
-    """Base of all errors that are somebody's to mend; on the command line exit code 2."""
+class MomlError(ValueError):
+    """Base of all errors that a user can correct; exit code 2 on the command line."""
 
     exit_code = 2
 
 
 class ConfigError(MomlError):
-    """A setting that cannot be."""
+    """Invalid configuration."""
 
 
 class DataError(MomlError):
@@ -61,5 +61,5 @@ def check_count(name: str, value: Any, least: int = 1, below: int | None = None)
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < least or (below is not None and value >= below):
         range_ = f"from {least}" if below is None else f"from {least} to {below - 1}"
-        raise ConfigError(f"{name} must be a whole number {range_}; given {value!r}")
+        raise ConfigError(f"{name} must be a whole number {range_}; got {value!r}")
     return int(value)

@@ -1,11 +1,11 @@
-"""The nouns of the library. Every one is a NamedTuple, and so a pytree.
+"""The nouns of the library. All are pytrees; all but `Hyper` are NamedTuples.
 
 Letters follow the paper: `w` the meta-model, `v` an adapted point, `u` a memory, `alpha` the inner
 step size, `beta` the weight of the newest point in a memory, `eta` the outer step size,
 `gamma` the weight of the newest gradient in NASA's average.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -84,13 +84,56 @@ class Need(NamedTuple):
     weighted: bool = False  # clients count by their numbers of samples
 
 
-class Hyper(NamedTuple):
-    """Hyper-parameters that may be traced, swept by vmap and scheduled over steps."""
+@jax.tree_util.register_pytree_with_keys_class
+class Hyper:
+    """Hyper-parameters of a method: numbers that are traced, and so swept and scheduled.
 
-    eta: Scalar
-    beta: Scalar = 1.0
-    alpha: Scalar = 0.01
-    gamma: Scalar = 1.0
+    Any names may be given; they are static, the numbers are the leaves of a pytree.
+
+    Parameters
+    ----------
+    **values : float or array
+        The numbers by name: `eta`, `beta`, `alpha`, ...
+
+    >>> hyper = Hyper(eta=0.1, beta=0.5)
+    >>> hyper._replace(eta=0.2)
+    Hyper(eta=0.2, beta=0.5)
+    """
+
+    def __init__(self, **values: Any):
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"Hyper has {', '.join(self.__dict__) or 'no numbers'}; got {name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("Hyper is immutable: use _replace")
+
+    def __repr__(self) -> str:
+        return f"Hyper({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+
+    def __eq__(self, other: object) -> Any:
+        return isinstance(other, Hyper) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _asdict(self) -> dict[str, Any]:
+        """The numbers by name."""
+        return dict(self.__dict__)
+
+    def _replace(self, **values: Any) -> "Hyper":
+        """The same hyper-parameters with some of them changed."""
+        return Hyper(**self.__dict__ | values)
+
+    def tree_flatten_with_keys(self) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
+        """The numbers with their paths, in alphabetical order, and their names."""
+        names = tuple(sorted(self.__dict__))
+        return [(jax.tree_util.GetAttrKey(n), self.__dict__[n]) for n in names], names
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], values: Iterable[Any]) -> "Hyper":
+        """The inverse of `tree_flatten_with_keys`."""
+        return cls(**dict(zip(names, values, strict=True)))
 
 
 class Adapt(NamedTuple):
@@ -122,12 +165,19 @@ class Info(NamedTuple):
     norm: Float[Array, ""]  # of the outer rule's input, the estimated meta-gradient
 
 
+class Server(NamedTuple):
+    """A server's rule: what it keeps between rounds, and its step."""
+
+    init: Callable[[Meta], State]
+    step: Callable[[State, Meta, Meta, Hyper], tuple[Meta, State]]  # state, w, mean(w_i)
+
+
 class Rounds(NamedTuple):
     """A federated method in parts, for those who run its clients elsewhere."""
 
     update: Callable[..., Any]  # w, row, samples, steps, hyper -> a ClientResult
     row: Callable[[Meta], Any]  # what a client keeps before its first round
-    server: Callable[[Meta, Meta], Meta]  # w, mean(w_i) -> the next w
+    server: Server
 
 
 class Algorithm(NamedTuple):

@@ -16,7 +16,7 @@ from moml.types import Hyper, Need, Task, Tasks, Visit
 from tests.reference.problem import Client, Draw
 
 N, B, K, T = 7, 3, 2, 25  # tasks, tasks a step, samples, steps
-HYPER = Hyper(eta=0.3, beta=0.4, alpha=0.7, gamma=0.6)
+HYPER = Hyper(eta=0.3, beta=0.4, alpha=0.7, gamma=0.6, prox=1.0, server_rate=1.0)
 HEAD = np.array([False, False, False, True, True])  # which of the five parameters are the head's
 
 

@@ -11,7 +11,7 @@ import pytest
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.parts.memory import debiased_ema, ema
 from moml.algorithms.single.diagnostics import diagnose, samples_of, tracking_error
-from moml.algorithms.single.moml import single_node
+from moml.algorithms.single.engine import single_node
 from moml.errors import ConfigError
 from moml.tasks import sine
 from moml.types import Need

@@ -11,8 +11,8 @@ from moml.algorithms.parts.adapt import gradient_steps, layer_steps, learned_ste
 from moml.algorithms.parts.heads import closed_form
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.personal import personal_step
-from moml.algorithms.recipes import method
 from moml.algorithms.single.spider import Cycle
+from moml.methods import method
 from moml.tasks.sampler import draw
 from moml.types import Hyper, Need, Task
 from tests.algorithms.common import (
@@ -43,7 +43,8 @@ precisions = pytest.mark.parametrize(
 
 
 def compose(name: str, **options: Any) -> Any:
-    return method(name, loss, n=N, k=K, **{"tasks_per_step": B, **options})
+    batch = {} if name in ("scgd", "nasa") else {"tasks_per_step": B}
+    return method(name, loss, n=N, k=K, **{**batch, **options})
 
 
 def filled(m: Any, world: Any, hyper: Hyper) -> Any:
@@ -89,7 +90,7 @@ def test_lazy_v2_is_direct_v2(dtype, rtol, steps, two):
     beta = np.random.default_rng(3).uniform(0.02, 0.6, steps)
     beta[2::29] = 1.0
     column = lambda x: jnp.asarray(np.broadcast_to(x, steps), dtype)
-    hyper = Hyper(column(0.1), column(beta), column(HYPER.alpha), column(1.0))
+    hyper = Hyper(eta=column(0.1), beta=column(beta), alpha=column(HYPER.alpha))
     lazy, direct = (compose("moml-v2", two_batches=two, direct=d) for d in (False, True))
     visits = visits_of(lazy.algorithm.needs, world.tasks, steps)
     ends = [
@@ -244,7 +245,7 @@ def test_pfedme_with_one_inner_step_is_fedavg(dtype, rtol, steps):
     rounds = visits_of(fedavg.needs, world.tasks, steps)
     slower = HYPER._replace(eta=HYPER.eta * prox * HYPER.alpha)
     want = server_path(fedavg, world, rounds, slower)
-    assert_close(server_path(pfedme, world, rounds, HYPER), want, rtol)
+    assert_close(server_path(pfedme, world, rounds, HYPER._replace(prox=prox)), want, rtol)
 
 
 @precisions

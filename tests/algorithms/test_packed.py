@@ -20,7 +20,7 @@ MEMORIES = {"v1": lambda: ema(50), "v2": lambda: debiased_ema(50, 0.1)}
 
 
 def hyper(beta):
-    return Hyper(*(F(x) for x in (0.1, beta, 0.01, 1.0)))
+    return Hyper(eta=F(0.1), beta=F(beta), alpha=F(0.01))
 
 
 def visited(memory, store, ids, w, v, beta):

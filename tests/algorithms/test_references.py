@@ -11,9 +11,9 @@ import pytest
 
 from moml.algorithms.parts.adapt import learned_steps, named
 from moml.algorithms.parts.heads import closed_form
-from moml.algorithms.recipes import RECIPES, method
-from moml.algorithms.single.moml import TwoBatches
+from moml.algorithms.single.engine import TwoBatches
 from moml.errors import ConfigError
+from moml.methods import METHODS, method
 from moml.types import Hyper
 from tests.algorithms.common import (
     HEAD,
@@ -56,6 +56,7 @@ from tests.reference.protonet import PROTONET
 from tests.reference.reptile import reptile
 from tests.reference.scgd import scgd
 
+SHARED = ("eta", "beta", "alpha", "gamma")  # the numbers that all cases have from HYPER
 ALL = np.ones(5, bool)
 LAMBDA, R, BETA_S = 0.8, 4, 0.7  # pFedMe's lambda, also Ditto's; its steps; its server's rate
 plain = lambda: lambda delta: delta
@@ -181,8 +182,8 @@ def variants(name: str, **options: Any) -> list[Case]:
 
 
 S2 = {"independent_hessian": True}
-ADAM = {"outer": optax.scale_by_adam()}
-SGD = {"outer": optax.identity()}
+ADAM = {"optimizer": optax.adam}
+SGD = {"optimizer": "sgd"}
 FIRST = {"curvature": "first-order"}
 DIFFERENCE = {"curvature": "finite-difference"}
 TO_HEAD = {"leaves": named("head")}
@@ -293,11 +294,13 @@ def test_equals_reference(case: Case):
 
 def _check(case: Case) -> None:
     tasks, task_loss, params = case.world()
-    m = method(case.name, task_loss, n=N, tasks_per_step=B, k=K, **case.options)
-    hyper = HYPER._replace(beta=m.beta, eta=0.05) if case.name == "moml" else HYPER
+    batch = {} if case.name in ("scgd", "nasa") else {"tasks_per_step": B}
+    m = method(case.name, task_loss, n=N, k=K, **batch, **case.options)
+    hyper = HYPER._replace(beta=m.hyper.beta, eta=0.05) if case.name == "moml" else HYPER
+    hyper = m.hyper._replace(**{n: getattr(hyper, n) for n in SHARED if hasattr(m.hyper, n)})
     state = m.algorithm.init(params, hyper)
     w, u = flat(state.meta), None
-    if m.options.eager:
+    if m.eager:
         visit = everyone(tasks)
         state = quick_jit(m.algorithm.fill)(state, visit, hyper)
         u = eager(case.A, w, draws(visit))
@@ -339,4 +342,4 @@ def test_info_tells_the_loss_and_the_size_of_the_gradient():
 
 
 def test_every_recipe_has_a_reference():
-    assert {case.name for case in CASES} == set(RECIPES)
+    assert {case.name for case in CASES} == set(METHODS)

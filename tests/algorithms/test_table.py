@@ -14,7 +14,7 @@ from moml.types import Batch, Hyper
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(6, 3)), RNG.normal(size=6)
-HYPER = Hyper(*(jnp.asarray(v) for v in (0.1, 1.0, 0.05, 1.0)))
+HYPER = Hyper(eta=jnp.asarray(0.1), beta=jnp.asarray(1.0), alpha=jnp.asarray(0.05))
 MASK = np.array([1.0, 1, 0, 1, 0, 0])
 PADDED = Batch(jnp.asarray(X), jnp.asarray(Y), jnp.asarray(MASK))
 REAL = Batch(PADDED.x[MASK > 0], PADDED.y[MASK > 0], PADDED.mask[MASK > 0])

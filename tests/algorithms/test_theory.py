@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.recipes import method
 from moml.algorithms.single.theory import (
     check_eta0,
     estimate_smoothness,
@@ -15,6 +14,7 @@ from moml.algorithms.single.theory import (
     theoretical_steps,
 )
 from moml.errors import ConfigError
+from moml.methods import method
 from moml.types import Need
 from tests.algorithms.common import (
     HYPER,

@@ -134,7 +134,7 @@ def test_methods_and_version(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["moml", "methods"])
     main()
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert listed == list(moml.RECIPES)
+    assert listed == list(moml.methods.METHODS)
     monkeypatch.setattr(sys, "argv", ["moml", "--version"])
     main()
     assert moml.__version__ in capsys.readouterr().out

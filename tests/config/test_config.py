@@ -3,20 +3,31 @@ from copy import copy
 from dataclasses import MISSING, fields, replace
 from typing import get_args, get_type_hints
 
+import jax
 import jax.numpy as jnp
 import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moml.algorithms.options import CURVATURES, STEP_SIZES, Options
-from moml.algorithms.recipes import RECIPES, method
+from moml.algorithms.parts.choices import CURVATURES, STEP_SIZES
+from moml.algorithms.parts.optimizer import OPTIMIZERS
 from moml.algorithms.single.matching import match_beta
-from moml.config.config import OUTER, PROBLEMS, Config, changed, check, kind_of, method_options
+from moml.config.config import (
+    PROBLEMS,
+    Config,
+    changed,
+    check,
+    kind_of,
+    method_options,
+    options_of,
+    with_method,
+)
 from moml.config.problems import OF_PARTITION, Episodes, Problem, Sine, Synthetic
 from moml.config.starts import STARTS
-from moml.config.toml import dump, load, parse, words
+from moml.config.toml import dump, load, parse, texts_of, words
 from moml.errors import ConfigError
+from moml.methods import METHODS, method
 from moml.models.conv4 import NORMS
 
 quick = settings(max_examples=100, deadline=None)
@@ -92,10 +103,10 @@ def configs(draw):
             del problem[name]
     numbers = kind == "sine" or (kind == "table" and problem["classes"] is None)
     classifies = {"protonet"} if numbers else set()
-    name = draw(st.sampled_from(sorted(set(RECIPES) - classifies)))
-    recipe = RECIPES[name]
+    name = draw(st.sampled_from(sorted(set(METHODS) - classifies)))
+    known = options_of(name)
     tasks = st.integers(1, problem["n"])
-    remembers = name == "ditto" or {"eager", "carried"} & set(recipe.takes)
+    remembers = name == "ditto" or {"eager", "carried"} & set(known)
     if kind == "episodes" and not remembers:
         problem["n"] = draw(st.none() | st.just(problem["n"]))
     log_every = draw(st.integers(1, 10_000))
@@ -118,28 +129,29 @@ def configs(draw):
         "large_tasks": tasks,
         "period": counts,
     }
-    free = {
+    special |= {
         "curvature": st.sampled_from(list(CURVATURES)),
         "step_sizes": st.sampled_from(list(STEP_SIZES)),
         "tied": st.booleans(),
-        "outer": st.sampled_from(list(OUTER)),
+        "optimizer": st.sampled_from(list(OPTIMIZERS)),
+        "eta": positive,
+        "alpha": not_negative,
+        "tasks_per_step": tasks,
+        "beta": shares,
+        "gamma": shares,
+        "k": counts,
+        "inner_steps": counts,
     }
-    unset = {option: special[option] for option in special if option in recipe.takes}
-    unset |= {option: free[option] for option in free if option not in recipe.fixed}
-    unset |= {"eta": positive, "alpha": not_negative, "tasks_per_step": tasks}
-    unset |= {"beta": shares} if recipe.beta != 1 else {}
-    unset |= {"gamma": shares} if recipe.gamma != 1 else {}
+    unset = {option: special[option] for option in special if option in known}
     always = {
         "method": st.just(name),
         "log_every": st.just(log_every),
         "score_every": st.integers(0, 100).map(lambda times: times * log_every),
         "iterations": counts,
         "seed": st.integers(0, 2**32 - 1),
-        "k": counts,
         "shots": st.integers(1, problem.get("samples", SHOTS.get(kind)) - 1),
         "test_steps": counts,
         "test_tasks": counts,
-        "inner_steps": counts,
         "schedule": st.sampled_from(["drop", "cosine"]),
         "decay_after": shares,
         "save_seconds": not_negative,
@@ -172,11 +184,13 @@ WRONG = {
 }
 
 
-def wrong_values(kind):
+def wrong_values(kind, method):
     """Every field's dotted name, with values that no field of its type may have."""
+    for name, keyword in options_of(method).items():
+        yield from ((name, value) for value in WRONG[keyword.allowed.kind])
     for prefix, part in {"": Config, "problem.": PROBLEMS[kind]}.items():
         for name, hint in get_type_hints(part).items():
-            if name != "problem":
+            if name not in ("problem", "options"):
                 alone = get_args(hint)[0] if type(None) in get_args(hint) else hint
                 for value in WRONG[alone] + ([None] if alone is hint else []):
                     if not (name in FREE and value == "nosuch"):
@@ -189,6 +203,8 @@ def force(config, name, value):
     if name.startswith("problem."):
         object.__setattr__(config, "problem", copy(config.problem))
         object.__setattr__(config.problem, name.removeprefix("problem."), value)
+    elif name in options_of(config.method):
+        object.__setattr__(config, "options", {**config.options, name: value})
     else:
         object.__setattr__(config, name, value)
     return config
@@ -203,7 +219,7 @@ def refused_by_name(name, action):
 @quick
 @given(configs(), st.data())
 def test_one_wrong_value_is_refused_by_name(drawn, data):
-    name, value = data.draw(st.sampled_from(list(wrong_values(drawn[0]))))
+    name, value = data.draw(st.sampled_from(list(wrong_values(drawn[0], drawn[2]["method"]))))
     bad = force(made(drawn), name, tuple(value) if isinstance(value, list) else value)
     refused_by_name(name, lambda: check(bad))
     if value is not None and value != 10**400:  # TOML has no such values
@@ -212,7 +228,7 @@ def test_one_wrong_value_is_refused_by_name(drawn, data):
 
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_every_wrong_value_is_refused_by_name(kind):
-    for name, value in wrong_values(kind):
+    for name, value in wrong_values(kind, "moml"):
         bad = force(Config(PROBLEMS[kind](n=25)), name, value)
         refused_by_name(name, lambda bad=bad: check(bad))
 
@@ -220,19 +236,19 @@ def test_every_wrong_value_is_refused_by_name(kind):
 @pytest.mark.parametrize(
     "given, words_",
     [
-        (dict(method="maml", beta=0.3), ["maml", "beta", "0.3"]),
+        (dict(method="maml", beta=0.3), ["maml", "beta"]),
         (dict(method="maml", gamma=0.3), ["maml", "gamma"]),
         (dict(method="maml", eager=True), ["maml", "eager"]),
         (dict(method="maml", period=3), ["maml", "period"]),
         (dict(method="fo-maml", curvature="exact"), ["fo-maml", "curvature"]),
-        (dict(method="nasa", outer="adam"), ["nasa", "outer"]),
+        (dict(method="nasa", optimizer="adam"), ["nasa", "optimizer"]),
         (dict(method="localmoml", carried=True, restart_samples=4), ["carried", "restart_samples"]),
         (dict(method="bspiderboost", large_tasks=26), ["large_tasks", "26", "25"]),
         (dict(method="per-fedavg", beta=0.3), ["per-fedavg", "beta"]),
         (dict(method="per-fedavg", restart_samples=3), ["per-fedavg", "restart_samples"]),
         (dict(method="fedavg", curvature="exact"), ["fedavg", "curvature"]),
         (dict(method="fedavg", weighted=True), ["weighted", "sizes", "sine"]),
-        (dict(method="fedavg", dropout=1.0), ["dropout", "below 1", "1.0"]),
+        (dict(method="fedavg", dropout=1.0), ["dropout", "[0, 1)", "1.0"]),
         (dict(method="pfedme", straggle=0.5, local_steps=1), ["straggle", "local_steps"]),
         (dict(method="pfedme", server_rate=0.0), ["server_rate", "0.0"]),
         (dict(method="ditto", prox_steps=3), ["ditto", "prox_steps"]),
@@ -241,7 +257,7 @@ def test_every_wrong_value_is_refused_by_name(kind):
         (dict(beta=1.5), ["beta", "1.5"]),
         (dict(beta=0.0), ["beta"]),
         (dict(curvature="none"), ["curvature", "none", "finite-difference"]),
-        (dict(outer="nadam"), ["outer", "nadam", "adam", "sgd"]),
+        (dict(optimizer="nadam"), ["optimizer", "nadam", "adam", "sgd"]),
         (dict(method="mmol"), ["method", "mmol", "moml-v2"]),
         (dict(log_every=300), ["score_every", "10000", "log_every", "300"]),
         (dict(decay_after=0.0), ["decay_after"]),
@@ -270,7 +286,7 @@ def test_what_does_not_go_together_is_refused_by_name(given, words_):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", METHODS)
 def test_shots_and_test_steps_are_for_every_method(name):
     config = check(Config(Synthetic(), method=name, shots=5, test_steps=3))
     assert ("shots" in method_options(config)) == (name == "moml")
@@ -278,25 +294,35 @@ def test_shots_and_test_steps_are_for_every_method(name):
 
 def test_whole_numbers_and_lists_become_what_the_fields_hold():
     config = check(force(force(Config(Sine()), "eta", 1), "problem.hidden", [3, 4]))
-    assert type(config.eta) is float and config.problem.hidden == (3, 4)
+    assert type(config.options["eta"]) is float and config.problem.hidden == (3, 4)
 
 
 def test_options_compose_the_method():
-    config = check(Config(Sine(), shots=9, test_steps=1, outer="sgd", eager=True))
+    config = check(Config(Sine(), shots=9, test_steps=1, optimizer="sgd", eager=True))
     chosen = method("moml", lambda w, batch: jnp.sum(w), n=25, **method_options(config))
-    assert chosen.beta == match_beta(1, 9, both_ways=True)
-    assert chosen.options.eager
+    assert chosen.hyper.beta == match_beta(1, 9, both_ways=True)
+    assert chosen.eager
     w = jnp.ones(3)
-    direction, _ = chosen.options.outer.update(w, chosen.options.outer.init(w))
-    assert (direction == w).all()
-    adam = method_options(Config(Sine(), outer="adam"))["outer"]
-    assert type(adam.init(w)) is type(optax.scale_by_adam().init(w))
-    assert method_options(Config(Sine(), method="maml")) == {"k": 1, "inner_steps": 1}
+    state = chosen.algorithm.init(w, chosen.hyper)
+    assert not jax.tree.leaves(state.optimizer)
+    adam = method("moml", lambda w, batch: jnp.sum(w), n=25, shots=9, optimizer="adam")
+    state = adam.algorithm.init(w, adam.hyper).optimizer
+    assert jax.tree.structure(state) == jax.tree.structure(optax.adam(0.1).init(w))
+    assert method_options(Config(Sine(), method="maml")) == {}
 
 
-def test_every_option_that_text_can_give_is_a_field():
-    names = {f.name for f in fields(Options)} - {"n", "leaves", "adapt", "features"}
-    assert names <= {f.name for f in fields(Config)}
+def test_options_are_the_plain_keywords_of_the_signature():
+    known = options_of("moml-v1")
+    assert {"eta", "beta", "k", "curvature", "tied", "optimizer"} <= set(known)
+    assert not {"n", "loss", "leaves", "adapt"} & set(known)
+    assert not {"shots", "test_steps", "iterations"} & set(options_of("moml"))  # the run's
+
+
+def test_another_method_keeps_the_options_that_it_has():
+    few = with_method(STARTS["omniglot"], "protonet")
+    assert few.options == {"eta": 0.01, "tasks_per_step": 16, "optimizer": "adam"}
+    assert check(few).method == "protonet"
+    assert STARTS["omniglot"].option("step_sizes") == "layer" and few.option("step_sizes") is None
 
 
 def test_no_problem_is_forgotten():
@@ -312,10 +338,15 @@ def test_every_field_has_words_that_name_what_is_allowed():
         texts = words(part)
         assert list(texts) == [f.name for f in fields(part)]
         for name, kind in get_type_hints(part).items():
-            if name != "problem" and {int, float} & {kind, *get_args(kind)}:
+            if name not in ("problem", "options") and {int, float} & {kind, *get_args(kind)}:
                 assert any(w in texts[name] for w in ("from ", "above 0", "multiple")), name
-    for field, allowed in {"method": RECIPES, "curvature": CURVATURES, "outer": OUTER}.items():
-        assert all(name in words(Config)[field] for name in allowed)
+    for method_ in METHODS:
+        texts = texts_of(Config(Sine(), method=method_))
+        for name, keyword in options_of(method_).items():
+            assert keyword.help, (method_, name)
+            assert keyword.allowed.kind in (bool, str) or keyword.allowed.text in texts[name]
+    for field, allowed in {"curvature": CURVATURES, "optimizer": OPTIMIZERS}.items():
+        assert all(name in texts_of(Config(Sine()))[field] for name in allowed)
 
 
 def test_changed_names_the_fields():
@@ -332,7 +363,7 @@ def test_changed_names_the_fields():
 def test_starting_points_are_complete_commented_files(name, tmp_path):
     text = dump(load(name))
     assert load(name) == check(load(name))
-    for field, words_ in {**words(Config), **words(type(load(name).problem))}.items():
+    for field, words_ in {**texts_of(load(name)), **words(type(load(name).problem))}.items():
         assert f"{field} =" in text or field == "problem"
         assert " ".join(words_.split()[:4]) in text
     assert max(map(len, text.splitlines())) < 100
@@ -347,6 +378,10 @@ def test_starting_points_are_complete_commented_files(name, tmp_path):
     "text, words_",
     [
         ("etta = 0.1\n[problem]\nkind = 'sine'", ["etta", "eta?"]),
+        (
+            "beta = 0.3\nmethod = 'maml'\n[problem]\nkind = 'sine'",
+            ["maml has no", "'beta'", "eta?"],
+        ),
         ("qqqqqq = 0.1\n[problem]\nkind = 'sine'", ["qqqqqq", "iterations", "keep"]),
         ("[problem]\nkind = 'sine'\nnoize = 1", ["problem.noize", "problem.noise?"]),
         ("[problem]\nkind = 'sine'\nsamples = 1", ["problem.samples", "hidden"]),

@@ -33,7 +33,7 @@ from moml.tasks.sampler import draw, fetch
 from moml.training.rows import means_to_choose_by
 from moml.types import Batch, Hyper, Task, Visit
 
-HYPER = jax.tree.map(jnp.asarray, Hyper(0.001, 0.7, 0.003, 1.0))
+HYPER = jax.tree.map(jnp.asarray, Hyper(eta=0.001, beta=0.7, alpha=0.003))
 FIELDS = {
     "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "values",
     "seeds", "lost", "paper_mean", "paper_std", "samples", "iterations", "seconds",
@@ -175,7 +175,7 @@ def test_pfedme_with_a_stale_gradient_has_a_closed_form():
     loss = lambda w, x: jnp.sum((w - x) ** 4)
     w, x, prox, steps = jnp.array([1.0, -2.0]), jnp.array([0.5, 0.3]), 20.0, 7
     task = Task(support=x[None])
-    hyper = jax.tree.map(jnp.asarray, Hyper(0.02, 1.0, 0.01, 1.0))
+    hyper = jax.tree.map(jnp.asarray, Hyper(eta=0.02, beta=1.0, alpha=0.01))
     end = stale_pfedme(loss, prox, steps)(w, (), task, None, hyper).meta
     wanted = w - 0.02 * jax.grad(loss)(w, x) * (1 - (1 - 0.01 * prox) ** steps)
     np.testing.assert_allclose(end, wanted, rtol=1e-12)

@@ -27,7 +27,7 @@ from moml.paper.sine.table import (
 )
 from moml.types import Hyper, Need, Task, Visit
 
-HYPER = jax.tree.map(jnp.asarray, Hyper(0.01, 0.1, 0.01, 1.0))
+HYPER = jax.tree.map(jnp.asarray, Hyper(eta=0.01, beta=0.1, alpha=0.01, gamma=1.0))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -35,7 +35,7 @@ def test_every_cell_composes(protocol):
     table = cells(protocol, [1, 3], None)
     assert len(table) == 2 * len(names_of(protocol))
     for cell in table:
-        assert compose(cell).options.n == 25
+        assert compose(cell).n == 25
 
 
 def test_iterations_are_those_of_the_released_code():
@@ -75,7 +75,7 @@ def test_in_turn_without_repeats_is_the_method():
     need = Need(3, support=1, query=1)
     kept = memories.ema(25)
     turns = released.in_turn(LOSS, adapt, kept, need, once=False)
-    method = moml.method("moml-v1", LOSS, n=25, curvature="first-order").algorithm
+    method = moml.methods.method("moml-v1", LOSS, n=25, curvature="first-order").algorithm
     states = [a.init(NET.init(jax.random.key(0)), HYPER) for a in (turns, method)]
     for i, ids in enumerate([[1, 2, 3], [3, 4, 1], [2, 3, 4]]):
         visit = one_visit(ids, jax.random.key(i))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from moml.algorithms.parts.adapt import gradient_steps
-from moml.algorithms.recipes import method
 from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.errors import ConfigError
+from moml.methods import method
 from moml.paper.theory import study as theory
 from moml.paper.theory.figure import LOOKS, theory_figure
 from moml.paper.theory.logistic import LOSS, logistic, watched

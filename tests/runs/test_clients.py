@@ -10,6 +10,7 @@ import pytest
 
 import moml
 from moml.config import build as problem
+from moml.config.config import options_of
 from moml.config.problems import Clients
 from moml.data.images.arrays import by_class
 from moml.data.split.partition import per_client
@@ -33,8 +34,8 @@ def test_all_others_are_scored_on_once():
     sizes = [3, 7, 4]
     rows = np.split(np.arange(14), np.cumsum(sizes)[:-1])
     y = np.arange(1.0, 15.0)
-    adapt = moml.method("maml", lambda w, batch: w, n=3).adaptation(1)
-    hyper = Hyper(0.1)
+    adapt = moml.methods.method("maml", lambda w, batch: w, n=3).adaptation(1)
+    hyper = Hyper(eta=0.1, alpha=0.01)
 
     def each(seen):
         given = {"shots": 2, "queries": None, "chunk": 2}
@@ -161,7 +162,7 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_any_method_trains(name, tmp_path):
     given = {"method": name} | METHODS[name]
-    rounds = "local_steps" in moml.RECIPES[given["method"]].takes
+    rounds = "local_steps" in options_of(given["method"])
     config = replace(TINY, local_steps=2 if rounds else None, **given)
     _, job = train(config, tmp_path / "run")
     rows = read(tmp_path / "run" / "metrics.jsonl")

@@ -32,7 +32,13 @@ STATE = {  # what must be there to be compared, besides .meta
     "moml-v1": {".memory.u", ".memory.visits"},
     "moml-v2": {".memory.m", ".memory.now", ".memory.offset", ".memory.touched"},
     "localmoml": {".memory.u", ".memory.visits"},
-    "moml": {".memory.u", ".memory.visits", ".outer.mu", ".outer.nu", ".outer.count"},
+    "moml": {
+        ".memory.u",
+        ".memory.visits",
+        ".optimizer[0].mu",
+        ".optimizer[0].nu",
+        ".optimizer[0].count",
+    },
 }
 
 

@@ -76,7 +76,7 @@ def test_a_run_leaves_what_repeats_it(whole, tmp_path):
     record = json.loads((whole / "run.json").read_text())
     assert record["seed"] == 0 and record["versions"]["jax"] == jax.__version__
     config = parse((whole / "config.toml").read_text(), "")
-    assert config.beta is not None and config.eta == 0.01  # resolved
+    assert config.options["beta"] is not None and config.options["eta"] == 0.01  # resolved
     assert [row["step"] for row in read(whole / "metrics.jsonl")] == [100, 200, 300, 400]
     scored = [row["step"] for row in read(whole / "metrics.jsonl") if row["score"] is not None]
     assert scored == [200, 400]
@@ -87,11 +87,12 @@ def test_a_run_leaves_what_repeats_it(whole, tmp_path):
     ).read_bytes()
 
 
-@pytest.mark.parametrize("method", moml.RECIPES)
+@pytest.mark.parametrize("method", moml.methods.METHODS)
 def test_resolved_it_is_a_configuration_that_stays(method):
     problem = "synthetic" if method == "protonet" else "sine"
     config = runs.resolved(check(replace(STARTS[problem], method=method)))
-    assert config.eta is not None and config.tasks_per_step is not None
+    batch = method in ("scgd", "nasa") or "tasks_per_step" in config.options
+    assert "eta" in config.options and batch
     assert parse(dump(config), "") == config
     assert runs.resolved(config) == config
 
@@ -102,8 +103,9 @@ def test_a_model_is_loaded_and_is_that_of_fit(whole):
     net = moml.mlp(1, 40, 1)
     alone = moml.fit(
         "moml", moml.mse(net.predict), net.init(init_key(0)), moml.sine(), iterations=400,
-        eta=config.eta, beta=config.beta, alpha=config.alpha, k=1, chunk=100,
-        shots=config.shots, test_steps=config.test_steps, schedule=moml.decay_at(300),
+        eta=config.options["eta"], beta=config.options["beta"], alpha=config.options["alpha"], k=1,
+        chunk=100,
+        shots=config.shots, test_steps=config.test_steps, schedule=moml.parts.decay_at(300),
     )  # fmt: skip
     same_bytes(learner.meta, alone.meta)
     same_bytes(learner.state, alone.state)
@@ -201,7 +203,7 @@ def test_an_allowed_change_goes_on_and_is_noted(run, whole, capsys):
     assert rows[-1]["score"] is not None
     record, config = record_of(run)
     assert record["changed"] == [["iterations", "eta"]]
-    assert (config.eta, config.iterations) == (0.02, 600)
+    assert (config.options["eta"], config.iterations) == (0.02, 600)
     assert call(capsys, "resume", run)[0] == 0  # it is the run's own now
 
 
@@ -218,7 +220,7 @@ def test_fewer_iterations_than_are_done_are_refused(run, capsys):
     [
         ({"problem": Sine(hidden=(9,))}, "it holds another state: .meta.body[0].weight"),
         ({"problem": Sine(n=20, hidden=(40,))}, "it holds another state: .memory.u"),
-        ({"outer": "sgd"}, "it holds another state"),
+        ({"optimizer": "sgd"}, "it holds another state"),
     ],
 )
 def test_a_change_that_needs_another_state_is_told_and_forgotten(run, change, told, capsys):

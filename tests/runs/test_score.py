@@ -11,7 +11,7 @@ import pytest
 import moml
 from moml.cli import run as command
 from moml.config import build as problem
-from moml.config.config import Config
+from moml.config.config import Config, with_method
 from moml.config.problems import Episodes, Sine
 from moml.config.starts import STARTS
 from moml.errors import ConfigError
@@ -72,9 +72,7 @@ def test_where_there_is_no_run(tmp_path):
 
 @pytest.mark.parametrize("method", ["moml-v1", "protonet", "reptile", "localmoml"])
 def test_episodes_train_by_any_method(tmp_path, small_images, method):
-    own = {} if method == "moml-v1" else {"step_sizes": None, "tied": None}
-    own |= {"outer": None} if method == "localmoml" else {}
-    config = replace(TINY, method=method, **own)
+    config = with_method(TINY, method)
     train(config, tmp_path / "run")
     rows = read(tmp_path / "run" / "metrics.jsonl")
     assert all(0 <= row["score"] <= 100 for row in rows if row["score"] is not None)

@@ -205,7 +205,7 @@ def test_a_signal_after_the_save_was_decided_waits_for_the_next_line(tmp_path, m
 
 def command(folder):
     return [
-        "sweep", "sine", "--out", folder, "--method", "moml-v2", "--outer", "adam",
+        "sweep", "sine", "--out", folder, "--method", "moml-v2", "--optimizer", "adam",
         "--problem.hidden", "8", "--grid", "eta=.005", "beta=.2,.5", "--seeds", "1",
         "--iterations", "8000", "--log-every", "100", "--score-every", "0", "--save-seconds", "0",
         "--test-tasks", "20", "--test-steps", "2", "--memory-gb", "1e-9", "--k", "5",
@@ -229,7 +229,7 @@ def test_killed_and_resumed_it_ends_the_same(tmp_path, cache):  # noqa: F811
         for number, part in enumerate(parts):
             one, two = last_state(run, number), last_state(whole, number)
             assert one == two
-            assert {".state.memory.m", ".state.outer.mu", ".good"} <= {
+            assert {".state.memory.m", ".state.optimizer[0].mu", ".good"} <= {
                 name[: name.index(".body")] for name in one if ".body" in name
             }
             told = [folder / part / "metrics.jsonl" for folder in (run, whole)]

@@ -16,8 +16,8 @@ import numpy as np
 
 import tests.conftest  # noqa: F401  double precision, strict promotion
 from moml.algorithms.parts.schedule import decay_at
-from moml.algorithms.recipes import method
 from moml.errors import ConfigError
+from moml.methods import method
 from moml.models import mlp, mse
 from moml.runtime import sharded, simulate
 from moml.runtime.account import collectives

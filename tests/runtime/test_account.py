@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.recipes import RECIPES, method
 from moml.errors import ConfigError
+from moml.methods import METHODS, method
 from moml.runtime.account import cost, turnouts
 from moml.types import Turnout
 from tests.algorithms.common import loss, sigmoid_world
@@ -76,4 +76,7 @@ def test_bytes_may_exceed_32_bits():
 def test_what_has_no_rounds_costs_nothing_to_send():
     with pytest.raises(ConfigError, match="maml has no rounds"):
         cost(method("maml", loss), META)
-    assert all("local_steps" in r.takes for r in RECIPES.values() if r.work is not None)
+    for name, factory in METHODS.items():
+        given = {"features": loss} if name == "protonet" else {"shots": 1} if name == "moml" else {}
+        made = factory(loss, n=4, **given)
+        assert (made.work is not None) == ("local_steps" in made.options)

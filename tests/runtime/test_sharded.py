@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moml.algorithms.recipes import RECIPES
+from moml.methods import METHODS
 from tests.runtime.many_devices import CASES, MORE
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +84,7 @@ def test_eight_devices():
 
 
 def test_no_method_is_left_out():
-    assert {case.name for case in (CASES | MORE).values()} == set(RECIPES)
+    assert {case.name for case in (CASES | MORE).values()} == set(METHODS)
 
 
 @pytest.mark.slow

@@ -235,8 +235,8 @@ def test_a_network_adapts_by_the_same_steps(name):
     numbers = isinstance(config.problem, Sine)
     net = moml.mlp(2, 7, 5, 2 if numbers else 4)
     loss = (moml.mse if numbers else moml.cross_entropy)(net.predict)
-    chosen = moml.method(config.method, loss, n=3, **method_options(config))
-    params, alpha = net.init(jax.random.key(1)), config.alpha or 0.01
+    chosen = moml.methods.method(config.method, loss, n=3, **method_options(config))
+    params, alpha = net.init(jax.random.key(1)), config.option("alpha")
     hyper = Hyper(eta=jnp.array(0.1), alpha=jnp.array(alpha))
     chance = np.random.default_rng(0)
     near = lambda leaf: leaf + 0.1 * chance.normal(size=leaf.shape)

@@ -75,8 +75,8 @@ def demo(command: Demo) -> None:
 
 def methods(command: Methods) -> None:
     """Print a line for each method."""
-    for name, recipe in moml.RECIPES.items():
-        print(f"{name:<14}{recipe.summary}")
+    for name in moml.methods.METHODS:
+        print(f"{name:<14}{moml.methods.summary(name)}")
 
 
 @dataclass(frozen=True)

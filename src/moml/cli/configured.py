@@ -3,14 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import field, fields, make_dataclass
 from inspect import cleandoc
-from typing import Annotated, Any, TypeVar
+from itertools import zip_longest
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
-from moml.config.config import PROBLEMS, Config, check, kind_of
+from moml.algorithms.signature import unknown
+from moml.config.config import Config, check, kind_of, options_of, with_method
+from moml.config.problems import PROBLEMS
 from moml.config.starts import STARTS
-from moml.config.toml import load, words
+from moml.config.toml import load, texts_of, words
 from moml.errors import ConfigError
+from moml.methods import METHODS
 
 Own = TypeVar("Own")
 
@@ -33,26 +37,67 @@ def parse(
     if first and not first.startswith("-"):
         base, prog, rest = load(first), f"{prog} {first}", arguments[1:]
     elif {"-h", "--help"} & set(arguments):
-        base, prog, rest = next(iter(STARTS.values())), f"{prog} CONFIG", ["--help"]
+        base, prog = _with_method(next(iter(STARTS.values())), arguments), f"{prog} CONFIG"
+        rest = ["--help"]
         about = f"{about}\n\n{_about_config(base)}"
     else:
         raise ConfigError(
             f"{prog} CONFIG: give a starting point ({', '.join(STARTS)}) or a TOML file first; "
-            f"given {first or 'nothing'}"
+            f"got {first or 'nothing'}"
         )
+    base = _with_method(base, rest)
     flat = tyro.conf.arg(name="")  # --eta, not --config.eta
     both: Any = make_dataclass(
-        "Both",
-        [
-            ("own", Annotated[own, flat]),
-            ("config", Annotated[Config, flat], field(default=base)),
-        ],
+        "Both", [("own", Annotated[own, flat]), ("config", Annotated[_fields_of(base), flat])]
     )
     given = tyro.cli(
         both, args=rest, prog=prog, description=about, config=(tyro.conf.AvoidSubcommands,)
     )
     ready(given.own)
-    return check(given.config), given.own
+    return check(Config(**vars(given.config))), given.own
+
+
+def _with_method(base: Config, arguments: Sequence[str]) -> Config:
+    """The configuration with the method that the arguments name, and its options among them.
+
+    An option that the new method lacks is dropped from the defaults, and refused as an argument.
+    """
+    names = tyro_names(arguments)
+    if "method" in names:
+        base = with_method(base, names["method"])
+    known = options_of(base.method)
+    for name in names:
+        others = (options_of(other) for other in METHODS)
+        if name not in known and any(name in options for options in others):
+            raise unknown(base.method, name, known)
+    return base
+
+
+def tyro_names(arguments: Sequence[str]) -> dict[str, str]:
+    """The options among arguments, by their names in Python, with the word after each.
+
+    >>> tyro_names(["--local-steps", "3", "--method=maml"])
+    {'local_steps': '3', 'method': 'maml'}
+    """
+    found = {}
+    for word, after in zip_longest(arguments, arguments[1:], fillvalue=""):
+        if word.startswith("--"):
+            name, equals, value = word.removeprefix("--").partition("=")
+            found[name.replace("-", "_")] = value if equals else after
+    return found
+
+
+def _fields_of(base: Config) -> type:
+    """A dataclass for tyro: the run's fields and the options of its method."""
+    kinds = get_type_hints(Config)
+    kinds |= {n: word.allowed.kind | None for n, word in options_of(base.method).items()}  # type: ignore[operator]
+    values = {"problem": base.problem} | base.flat()
+    texts = {"problem": words(Config)["problem"]} | texts_of(base)
+    fields_ = [
+        (n, Annotated[kinds[n], tyro.conf.arg(help=text)], field(default=values.get(n)))
+        for n, text in texts.items()
+    ]
+    return make_dataclass("Config", fields_, frozen=True)
 
 
 def _about_config(base: Config) -> str:
@@ -60,7 +105,8 @@ def _about_config(base: Config) -> str:
     shown = kind_of(base.problem)
     lines = [
         f"CONFIG is a starting point ({', '.join(STARTS)}) or a TOML file: the defaults of the",
-        f"options. The problem options below are those of {shown}.",
+        f"options. The options below are those of the problem {shown} and the method",
+        f"{base.method}; with --method NAME those of that method are shown.",
     ]
     for kind, problem in PROBLEMS.items():
         if kind != shown:

@@ -109,7 +109,7 @@ def classes_of(p: Episodes) -> tuple[np.ndarray, np.ndarray]:
         if min(left, p.validation) < p.ways:
             raise ConfigError(
                 f"problem.validation must leave {p.ways} classes or more on both sides, of "
-                f"{len(train)}; given {p.validation}"
+                f"{len(train)}; got {p.validation}"
             )
         train, test = parted(train, jax.random.fold_in(key, 1), (left, p.validation))
     return (rotated(train) if p.rotations else train), test
@@ -194,7 +194,7 @@ def _clients(p: Clients, shots: int) -> Built:
     if shots >= min(sizes):
         raise ConfigError(
             f"shots must leave some of every client's test images to score on; the smallest has "
-            f"{min(sizes)}; given {shots}"
+            f"{min(sizes)}; got {shots}"
         )
     pixels = PIXELS[p.dataset]
     net = shifted(client_net(p), *shift_of(train, split))

@@ -155,7 +155,7 @@ class Clients:
             raise ConfigError(f"problem.fine is for cifar100: {self.dataset} has no superclasses")
         if not 0 < self.concentration <= 1e9:
             raise ConfigError(
-                f"problem.concentration must be above 0, up to 1e9; given {self.concentration:g}"
+                f"problem.concentration must be above 0, up to 1e9; got {self.concentration:g}"
             )
         check_count("problem.classes", self.classes, below=CLASSES[self.dataset][self.fine] + 1)
         for name in ("a", "test_a"):
@@ -206,12 +206,12 @@ class Table:
         for name in ("path", "task", "features", "target"):
             text = getattr(self, name)
             if not text.strip() or not text.isprintable():
-                raise ConfigError(f"problem.{name} must be a name in one line; given {text!r}")
+                raise ConfigError(f"problem.{name} must be a name in one line; got {text!r}")
         names = [*self.inputs, self.task, self.target]
         if "" in names or len(set(names)) < len(names):
             raise ConfigError(
                 "problem.features must be different columns, neither task nor target; "
-                f"given {self.features!r}"
+                f"got {self.features!r}"
             )
         if self.classes is not None:
             check_count("problem.classes", self.classes, least=2)
@@ -239,10 +239,10 @@ PROBLEMS: dict[str, type[Problem]] = {
 def not_negative(name: str, value: float) -> None:
     """Refuse a number below 0."""
     if value < 0:
-        raise ConfigError(f"{name} must be a number from 0; given {value:g}")
+        raise ConfigError(f"{name} must be a number from 0; got {value:g}")
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
     """Refuse a word that is none of these."""
     if value not in allowed:
-        raise ConfigError(f"{name} must be one of {', '.join(allowed)}; given {value!r}")
+        raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")

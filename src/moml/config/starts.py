@@ -1,8 +1,6 @@
 """Starting points: complete configurations by their names."""
 
-from dataclasses import replace
-
-from moml.config.config import Config
+from moml.config.config import Config, with_values
 from moml.config.problems import Clients, Episodes, Sine, Synthetic
 
 _FEW_SHOT = Config(
@@ -17,7 +15,7 @@ _FEW_SHOT = Config(
     test_steps=5,
     step_sizes="layer",
     tied=True,
-    outer="adam",
+    optimizer="adam",
     schedule="cosine",
     log_every=250,
     score_every=2_500,
@@ -52,7 +50,7 @@ STARTS = {
         score_every=0,
     ),
     "omniglot": _FEW_SHOT,  # for a GPU
-    "omniglot-small": replace(  # for two cores
+    "omniglot-small": with_values(  # for two cores
         _FEW_SHOT,
         problem=Episodes(ways=5, filters=16),
         iterations=3_000,
@@ -62,8 +60,8 @@ STARTS = {
         score_every=500,
         test_tasks=200,
     ),
-    "cifar100": replace(_FEW_SHOT, problem=Episodes("cifar100", ways=5, rotations=False)),
-    "mnist-clients": replace(_CLIENTS, problem=Clients("mnist", a=68)),
+    "cifar100": with_values(_FEW_SHOT, problem=Episodes("cifar100", ways=5, rotations=False)),
+    "mnist-clients": with_values(_CLIENTS, problem=Clients("mnist", a=68)),
     "cifar10-clients": _CLIENTS,
-    "cifar100-clients": replace(_CLIENTS, problem=Clients("cifar100", a=68)),
+    "cifar100-clients": with_values(_CLIENTS, problem=Clients("cifar100", a=68)),
 }

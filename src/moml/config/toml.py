@@ -1,19 +1,24 @@
-"""A configuration as a TOML file: read, written with a word on every field, found by name."""
+"""A configuration as a TOML file: read, written with help for every field, found by name."""
 
 import ast
 import inspect
 import json
 import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
 from typing import Any, get_type_hints
 
-from moml.config.config import PROBLEMS, Config, check, kind_of, value_of
+from moml.algorithms.signature import Keyword, unknown
+from moml.config.config import Config, check, kind_of, options_of, value_of
+from moml.config.problems import PROBLEMS, Problem
 from moml.config.starts import STARTS
 from moml.errors import ConfigError
+from moml.methods import METHODS, factory_of
 
+KINDS = " or ".join(f'"{kind}"' for kind in PROBLEMS)
 HEAD = """\
 # A run of moml: moml train THIS_FILE --out RUN
 # A field that is left out, like those behind a #, has its default.
@@ -21,10 +26,10 @@ HEAD = """\
 
 
 def words(part: type) -> dict[str, str]:
-    """What is written under each field of a dataclass, in one line.
+    """The text under each field of a dataclass, in one line.
 
-    >>> words(Config)["k"]
-    'Samples in each of S1, S2, S3; in episodes, of each class; from 1.'
+    >>> words(Config)["iterations"]
+    "The paper's iterations in all; from 1."
     """
     (definition,) = ast.parse(inspect.getsource(part)).body
     texts = {}
@@ -35,7 +40,7 @@ def words(part: type) -> dict[str, str]:
     return texts
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
@@ -51,51 +56,84 @@ def _comment(text: str) -> str:
     return fill(text, 98, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 
-def _lines(part: Any) -> str:
+def help_of(keyword: Keyword) -> str:
+    """The help of a method's option: its text, what it may be, its default.
+
+    >>> help_of(options_of("moml-v1")["beta"])
+    'Weight of the newest point in a memory; in (0, 1]. By default 0.3.'
+    """
+    text, allowed, default = keyword.help, keyword.allowed, keyword.default
+    if allowed.kind in (int, float):
+        head, _, rest = text.partition(". ")
+        text = f"{head.removesuffix('.')}; {allowed.text}." + (f" {rest}" if rest else "")
+    return text if default is None else f"{text} By default {_value(default)}."
+
+
+def _lines(texts: Mapping[str, str], values: Mapping[str, object]) -> str:
     lines = []
-    for name, text in words(type(part)).items():
-        value = getattr(part, name)
+    for name, text in texts.items():
+        value = values.get(name)
         line = f"# {name} =" if value is None else f"{name} = {_value(value)}"
-        if name != "problem":
-            lines.append(f"\n{_comment(text)}\n{line}\n")
+        lines.append(f"\n{_comment(text)}\n{line}\n")
     return "".join(lines)
+
+
+def texts_of(config: Config) -> dict[str, str]:
+    """The help of every field but the problem's, and of every option of the method."""
+    run = {n: text for n, text in words(Config).items() if n not in ("problem", "options")}
+    return run | {name: help_of(keyword) for name, keyword in options_of(config.method).items()}
 
 
 def dump(config: Config) -> str:
     """The complete file, every field with a comment; `parse` gives the configuration back."""
-    section = f"[problem]\nkind = {_value(kind_of(config.problem))}\n{_lines(config.problem)}"
-    return f"{HEAD}{_lines(config)}\n{_comment(words(Config)['problem'])}\n{section}"
+    problem = _lines(words(type(config.problem)), vars(config.problem))
+    section = f"[problem]\nkind = {_value(kind_of(config.problem))}\n{problem}"
+    own = _lines(texts_of(config), config.flat())
+    return f"{HEAD}{own}\n{_comment(words(Config)['problem'])}\n{section}"
 
 
-def _fields(part: type, given: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    kinds = get_type_hints(part)
+def _unknown(name: str, known: Iterable[str], prefix: str = "") -> ConfigError:
+    near = get_close_matches(name, list(known), n=1)
+    hint = f"did you mean {prefix}{near[0]}?" if near else f"allowed: {', '.join(known)}"
+    return ConfigError(f"unknown field {prefix}{name}; {hint}")
+
+
+def _problem(given: dict[str, Any], own: Collection[str]) -> Problem:
+    kind = given.pop("kind", None)
+    if not isinstance(kind, str) or kind not in PROBLEMS:
+        raise ConfigError(f"problem.kind must be {KINDS}; got {kind!r}")
+    kinds = get_type_hints(PROBLEMS[kind])
     for name in given:
+        if name not in kinds and name in own:  # added at the end of the file
+            raise ConfigError(f"unknown field problem.{name}; {name} goes above [problem]")
         if name not in kinds:
-            near = get_close_matches(name, kinds, n=1)
-            hint = f"did you mean {prefix}{near[0]}?" if near else f"allowed: {', '.join(kinds)}"
-            if prefix and name in get_type_hints(Config):  # added at the end of the file
-                hint = f"{name} goes above the section [problem]"
-            raise ConfigError(f"unknown field {prefix}{name}; {hint}")
-    return {name: value_of(prefix + name, kinds[name], value) for name, value in given.items()}
+            raise _unknown(name, kinds, "problem.")
+    return PROBLEMS[kind](**{n: value_of(f"problem.{n}", kinds[n], v) for n, v in given.items()})
 
 
 def _config(given: dict[str, Any]) -> Config:
     problem = given.pop("problem", None)
-    allowed = " or ".join(f'"{kind}"' for kind in PROBLEMS)
     if not isinstance(problem, dict):
-        raise ConfigError(f"a section [problem] must be there, with kind = {allowed}")
-    kind = problem.pop("kind", None)
-    if not isinstance(kind, str) or kind not in PROBLEMS:
-        raise ConfigError(f"problem.kind must be {allowed}; given {kind!r}")
-    values = _fields(Config, given)
-    return Config(PROBLEMS[kind](**_fields(PROBLEMS[kind], problem, "problem.")), **values)
+        raise ConfigError(f"a section [problem] must be there, with kind = {KINDS}")
+    run = {n: k for n, k in get_type_hints(Config).items() if n not in ("problem", "options")}
+    method = value_of("method", str, given.get("method", Config.method))
+    factory_of(method)  # or a ConfigError
+    own = {**run, **options_of(method)}
+    made = _problem(problem, own)
+    for name in given:
+        if name not in own and any(name in options_of(other) for other in METHODS):
+            raise unknown(method, name, options_of(method))
+        if name not in own:
+            raise _unknown(name, own)
+    values = {n: value_of(n, run[n], value) for n, value in given.items() if n in run}
+    return Config(made, **given | values)
 
 
 def parse(text: str, where: str) -> Config:
     """The checked configuration that a file holds; `where` names the file in any message.
 
-    >>> parse("eta = 0.01\\n[problem]\\nkind = 'sine'", "my.toml").eta
-    0.01
+    >>> parse("eta = 0.01\\n[problem]\\nkind = 'sine'", "my.toml").options
+    {'eta': 0.01}
     """
     try:
         given = tomllib.loads(text)

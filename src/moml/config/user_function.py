@@ -12,7 +12,7 @@ def load_build(name: str) -> Build:
     """The function of a module that can be imported, or lies in the working folder."""
     module, _, function = name.partition(":")
     if not module or not function:
-        raise ConfigError(f"the model must be MODULE:FUNCTION, as nets:build; given {name!r}")
+        raise ConfigError(f"the model must be MODULE:FUNCTION, as nets:build; got {name!r}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from moml.errors import ConfigError
 from moml.models.networks import Model
-from moml.types import Key
 
 Images = Float[Array, "K height width channels"]
 Normalise = Callable[[Images], Images]
@@ -32,23 +30,6 @@ NORMS: dict[str, Normalise] = {
 }
 
 
-class Block(eqx.Module):
-    """A 3 x 3 convolution with stride 2, its normalisation's scale and offset, ReLU."""
-
-    weight: Float[Array, "nine_in out"]
-    scale: Float[Array, " out"]
-    offset: Float[Array, " out"]
-
-    def __init__(self, channels: int, filters: int, key: Key):
-        size = (9 * channels, filters)
-        self.weight = jax.nn.initializers.glorot_uniform()(key, size, float)
-        self.scale, self.offset = jnp.ones(filters), jnp.zeros(filters)
-
-    def __call__(self, x: Images, normalise: Normalise) -> Maps:
-        y = normalise(patches(x) @ self.weight)
-        return jax.nn.relu(y * self.scale[None, None, None] + self.offset[None, None, None])
-
-
 def patches(x: Images) -> Maps:
     """Every second 3 x 3 neighbourhood, as a row: [K, ceil(h/2), ceil(w/2), 9 channels].
 
@@ -59,24 +40,6 @@ def patches(x: Images) -> Maps:
     padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     shifted = [padded[:, i : i + high : 2, j : j + wide : 2] for i in range(3) for j in range(3)]
     return jnp.concatenate(shifted, axis=-1)
-
-
-class Conv4(eqx.Module):
-    """Four blocks, the mean over what is left of the picture, a linear head."""
-
-    body: tuple[Block, ...]
-    head: eqx.nn.Linear
-
-    def __init__(self, channels: int, classes: int, filters: int, key: Key):
-        *keys, head = jax.random.split(key, 5)
-        sizes = (channels, filters, filters, filters)
-        self.body = tuple(Block(size, filters, k) for size, k in zip(sizes, keys, strict=True))
-        self.head = eqx.nn.Linear(filters, classes, key=head)
-
-    def features(self, x: Images, normalise: Normalise) -> Float[Array, "K filters"]:
-        for block in self.body:
-            x = block(x, normalise)
-        return jnp.mean(x, axis=(1, 2))
 
 
 def conv4(channels: int, classes: int, *, filters: int = 64, norm: str = "batch") -> Model:
@@ -92,6 +55,8 @@ def conv4(channels: int, classes: int, *, filters: int = 64, norm: str = "batch"
     """
     if norm not in NORMS:
         raise ConfigError(f"unknown norm {norm!r}; allowed: {', '.join(NORMS)}")
+    from moml.models.modules import Conv4
+
     normalise = NORMS[norm]
 
     def features(net: Any, x: Images) -> Float[Array, "K filters"]:

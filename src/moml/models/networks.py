@@ -7,9 +7,7 @@ never see a class. `from_equinox` splits any equinox module that way, ours or a 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-from jaxtyping import Array, Float
 
 from moml.types import Key, Params
 
@@ -22,29 +20,6 @@ class Model(NamedTuple):
     features: Callable[[Params, Any], Any] | None = None  # what its linear head is given
 
 
-class MLP(eqx.Module):
-    """A fully connected network; `head` is its last layer, so that it can be named."""
-
-    body: tuple[eqx.nn.Linear, ...]
-    head: eqx.nn.Linear
-    activation: Callable = eqx.field(static=True)
-
-    def __init__(self, sizes: tuple[int, ...], activation: Callable, key: Key):
-        keys = jax.random.split(key, len(sizes) - 1)
-        layers = [
-            eqx.nn.Linear(i, o, key=k) for i, o, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        ]
-        self.body, self.head, self.activation = tuple(layers[:-1]), layers[-1], activation
-
-    def features(self, x: Float[Array, " inputs"]) -> Float[Array, " hidden"]:
-        for layer in self.body:
-            x = self.activation(layer(x))
-        return x
-
-    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " out"]:
-        return self.head(self.features(x))
-
-
 def mlp(*sizes: int, activation: Callable = jax.nn.relu) -> Model:
     """A fully connected network, `mlp(1, 40, 40, 1)` for the paper's sine regression.
 
@@ -55,6 +30,10 @@ def mlp(*sizes: int, activation: Callable = jax.nn.relu) -> Model:
     >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 1))).shape
     (5, 1)
     """
+    import equinox as eqx
+
+    from moml.models.modules import MLP
+
     make = lambda key: MLP(sizes, activation, key)
     _, static = eqx.partition(eqx.filter_eval_shape(make, jax.random.key(0)), _is_array)
     whole = lambda params: eqx.combine(params, static)
@@ -89,10 +68,13 @@ def _is_array(leaf: Any) -> bool:
 def from_equinox(module: Any) -> tuple[Params, Callable[[Params, Any], Any]]:
     """An equinox module as (params, predict): `jax.grad` needs arrays alone.
 
+    >>> import equinox as eqx
     >>> import jax.numpy as jnp
     >>> params, predict = from_equinox(eqx.nn.Linear(2, 3, key=jax.random.key(0)))
     >>> predict(params, jnp.zeros((5, 2))).shape
     (5, 3)
     """
+    import equinox as eqx
+
     params, static = eqx.partition(module, eqx.is_inexact_array)
     return params, lambda params, x: jax.vmap(eqx.combine(params, static))(x)

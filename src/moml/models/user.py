@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -21,10 +20,13 @@ def as_model(build: Build, inputs: int, outputs: int) -> Model:
 
     An equinox module may be asked for with a `key`, so that members begin differently.
 
+    >>> import equinox as eqx
     >>> model = as_model(lambda i, o, key: eqx.nn.Linear(i, o, key=key), 3, 1)
     >>> model.predict(model.init(jax.random.key(0)), jnp.zeros((5, 3))).shape
     (5, 1)
     """
+    import equinox as eqx
+
     keyed = "key" in inspect.signature(build).parameters
     make = lambda key: build(inputs, outputs, **({"key": key} if keyed else {}))
     made = make(jax.random.key(0))

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import PyTree
 
-from moml.algorithms.recipes import Method, method
+from moml.algorithms.method import Method
 from moml.config.problems import one_of
+from moml.methods import method
 from moml.paper.protocols import Protocol, Steps
 from moml.paper.released import eta_of, with_quirks
 from moml.training.loop import TrainingInfo
@@ -35,16 +36,19 @@ def choose(name: str, given: Iterable[str] | None, known: Sequence[str]) -> list
 
 def compose(name: str, loss: Loss, p: Protocol, **options: Any) -> Method:
     """The method of a row under a protocol; both controls are MAML, `joint` with alpha = 0."""
+    if name == "nasa":  # it visits all n tasks
+        options.pop("tasks_per_step", None)
     known = {"untrained": "fo-maml", "joint": "fo-maml", "moml-searched": "moml"}.get(name, name)
     chosen = method(known, loss, **p.options(known), **options)
     return with_quirks(chosen, name, loss, p)
 
 
-def step_sizes(name: str, steps: Steps, p: Protocol) -> Grid:
-    """The step sizes of a row under a protocol, as a grid of one setting."""
+def step_sizes(name: str, chosen: Method, steps: Steps, p: Protocol) -> Grid:
+    """The step sizes of a row under a protocol that its method has, as a grid of one setting."""
     alpha = 0.0 if name == "joint" else ALPHA
     sizes = {"eta": eta_of(name, steps, p), "beta": steps.beta, "gamma": steps.gamma}
-    return {name: [value] for name, value in sizes.items()} | {"alpha": [alpha]}
+    sizes["alpha"] = alpha
+    return {name: [value] for name, value in sizes.items() if hasattr(chosen.hyper, name)}
 
 
 def iterations_of(name: str, budget: int, *, tasks: int, n: int) -> int:

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.memory import Lazy, take
 from moml.algorithms.parts.personal import personal_step
-from moml.algorithms.recipes import Method
-from moml.algorithms.single.moml import State, fill, mean, norm
-from moml.algorithms.single.spider import Cycle, bspiderboost
+from moml.algorithms.parts.task_map import mean, norm
+from moml.algorithms.single.engine import State, fill
+from moml.algorithms.single.spider import Cycle, spider_steps
 from moml.paper.protocols import Protocol, Steps
 from moml.types import (
     Adapt,
@@ -85,11 +86,11 @@ def in_turn(
 
 def with_quirks(chosen: Method, name: str, loss: Loss, p: Protocol) -> Method:
     """A method as the released code has it, where that is not a matter of step sizes."""
-    adapt, needs, k = chosen.adaptation(1), chosen.algorithm.needs, chosen.options.k
+    adapt, needs, k = chosen.adaptation(1), chosen.algorithm.needs, chosen.k
     algorithm = chosen.algorithm
     if name == "bspiderboost" and p.uncoupled:
         double = needs.small._replace(support=2 * k, query=2 * k)
-        algorithm = bspiderboost(loss, adapt, Cycle(needs.large, double), halves)
+        algorithm = spider_steps(loss, adapt, Cycle(needs.large, double), halves)
     if p.replacement and name not in ("reptile", "nasa"):
         is_need = lambda need: isinstance(need, Need)
         more = lambda need: need._replace(replace=True)

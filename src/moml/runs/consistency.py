@@ -54,7 +54,7 @@ def assert_same_command(team: Team, command: str, devices: int | None) -> None:
 def assert_same_config(team: Team, config: Config) -> None:
     """Check the configuration."""
     problem = {f"problem.{name}": value for name, value in vars(config.problem).items()}
-    assert_equal(team, "command", vars(config) | {"problem": kind_of(config.problem)} | problem)
+    assert_equal(team, "command", config.flat() | {"problem": kind_of(config.problem)} | problem)
 
 
 def assert_same_data(team: Team, plan: Plan, start: Params | None) -> None:

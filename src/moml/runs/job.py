@@ -11,10 +11,10 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import Schedule, constant, cosine, decay_at
-from moml.algorithms.recipes import Method
 from moml.config.build import Built, build
-from moml.config.config import Config, method_options
+from moml.config.config import Config, method_options, step_sizes
 from moml.config.table_tasks import Held
 from moml.errors import ConfigError
 from moml.runtime import simulate
@@ -23,7 +23,15 @@ from moml.runtime.process_group import ALONE, Team
 from moml.storage.rows_file import layout_of
 from moml.storage.rows_on_disk import RowsOnDisk
 from moml.training.check import check_loss, check_params
-from moml.training.compose import compose, hyper_of, init_key, run_key, samples_to_fill, start
+from moml.training.compose import (
+    compose,
+    described,
+    hyper_of,
+    init_key,
+    run_key,
+    samples_to_fill,
+    start,
+)
 from moml.training.disk import OnDisk, split
 from moml.training.evaluate import scores_on
 from moml.training.execution import Execution
@@ -77,7 +85,7 @@ def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
     options = method_options(config, built.features)
     options.pop("iterations", None)
     chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)
-    check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, config.k)
+    check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, chosen.k)
     once = chosen.algorithm.iterations
     each = each_of(config, built, built.unseen, chosen.adaptation(config.test_steps))
     return Plan(
@@ -111,9 +119,9 @@ def schedule_of(config: Config) -> Schedule:
     return decay_at(at) if config.decay_after < 1 else constant
 
 
-def sizes_of(config: Config) -> dict[str, float | None]:
+def sizes_of(config: Config) -> dict[str, float]:
     """The step sizes that a configuration gives."""
-    return {name: getattr(config, name) for name in Hyper._fields}
+    return step_sizes(config)
 
 
 def single(
@@ -133,7 +141,7 @@ def single(
     plan = plan_of(config) if plan is None else plan
     params = plan.built.init(init_key(config.seed)) if params is None else params
     hyper = hyper_of(plan.method, params, sizes_of(config))
-    key, tasks, options = run_key(config.seed), plan.built.tasks, plan.method.options
+    key, tasks, method = run_key(config.seed), plan.built.tasks, plan.method
     first = lambda: jax.jit(start(plan.method, tasks))(params, key, hyper)
     if mesh is not None:
         if config.memory == "disk":
@@ -153,14 +161,14 @@ def single(
             steps=plan.steps,
             length=plan.length,
             schedule=schedule_of(config),
-            eager=options.k if options.eager else 0,
+            eager=method.k if method.eager else 0,
         )
     else:
         program = simulate.compiled(plan.run)
         advance = lambda state, begin, size: program(state, key, begin, hyper, size)
         execution = Execution(first, advance)
     score = jax.jit(plan.score)
-    about = f"seed {config.seed}, eta {float(hyper.eta):g}"
+    about = f"seed {config.seed}, {described(hyper)}"
     scored = lambda carry: np.asarray(score(execution.meta(carry), hyper), float)
     return Job(config.method, about, plan, hyper, execution, scored, plan.cost(hyper, key))
 

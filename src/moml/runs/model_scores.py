@@ -189,7 +189,7 @@ def _tracked(config: Config, plan: Plan, learner: Learner) -> Tracked | None:
     exact = tasks.full is not None
     size = DRAWN_IMAGES if tasks.ways > 1 else DRAWN
     samples = samples_of(tasks) if exact else samples_of(tasks, jax.random.key(SCORED), size)
-    adapt = method.adaptation(method.options.inner_steps)
+    adapt = method.adaptation(method.inner_steps)
     w = jax.tree.map(lambda leaf: leaf[None], adapt.start(learner.meta))
     still = method.memory._replace(recall=lambda store, ids: (w, jnp.ones_like(ids, bool)))
     errors = [tracking_error(adapt, memory, samples) for memory in (method.memory, still)]

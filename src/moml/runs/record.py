@@ -8,7 +8,7 @@ from pathlib import Path
 from moml.config.config import Config, changed, kind_of
 from moml.config.toml import dump, parse
 from moml.config.toml import load as read_config
-from moml.errors import ConfigError
+from moml.errors import ConfigError, MomlError
 from moml.storage.files import write_text
 from moml.storage.folder import versions
 from moml.types import Record
@@ -41,6 +41,8 @@ def record_of(folder: Path) -> tuple[Record, Config]:
         return record, parse(record["config"], str(folder / "run.json"))
     except FileNotFoundError as error:
         raise ConfigError(f"{folder} holds no run: there is no run.json in it") from error
+    except MomlError:
+        raise
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -10,8 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from moml.algorithms.recipes import RECIPES, Method
-from moml.config.config import Config, kind_of
+from moml.config.config import Config, kind_of, options_of
 from moml.errors import CheckpointError, ConfigError
 from moml.runs.consistency import assert_same_config, assert_same_data, assert_same_folder
 from moml.runs.job import Job, Plan, plan_of, single, sizes_of
@@ -33,29 +32,11 @@ from moml.types import Params, Record
 def resolved(config: Config, plan: Plan | None = None) -> Config:
     """The configuration with the method's defaults written out; `plan` is that of `config`."""
     plan = plan_of(config) if plan is None else plan
-    used = hyper_of(plan.method, plan.built.init(init_key(0)), sizes_of(config))
-    recipe = RECIPES[config.method]
-    sizes: Record = {n: float(str(np.asarray(v))) for n, v in used._asdict().items()}
-    for name in ("beta", "gamma"):
-        if getattr(recipe, name) == 1:  # the method has none
-            sizes[name] = getattr(config, name)
+    used = hyper_of(plan.method, plan.built.init(init_key(0)), {})
+    options = {name: plan.method.options[name] for name in options_of(config.method)}
+    options |= {name: float(str(np.asarray(v))) for name, v in used._asdict().items()}
     place = None if config.memory_dir is None else str(Path(config.memory_dir).resolve())
-    return replace(config, **sizes, **_options(config, plan.method), memory_dir=place)
-
-
-def _options(config: Config, chosen: Method) -> Record:
-    """The options that a method takes, as it has them: its defaults may change later."""
-    recipe, special = RECIPES[config.method], {n for r in RECIPES.values() for n in r.takes}
-    used = {}
-    for field in fields(Config):
-        open_ = field.name not in recipe.fixed and field.name not in special - set(recipe.takes)
-        if open_ and getattr(config, field.name) is None and hasattr(chosen.options, field.name):
-            used[field.name] = getattr(chosen.options, field.name)
-    if "outer" in used:
-        used["outer"] = "sgd" if chosen.options.outer is None else "adam"
-    if "tied" in used:  # a function there, a flag here
-        used["tied"] = False
-    return used
+    return replace(config, options=options, memory_dir=place)
 
 
 def train(
@@ -198,7 +179,8 @@ def row_of(
     return result_row(
         table="train",
         dataset=kind_of(config.problem),
-        setting={"k": config.k, "shots": config.shots, "steps": config.test_steps} | setting,
+        setting={"k": config.option("k"), "shots": config.shots, "steps": config.test_steps}
+        | setting,
         method=config.method,
         metric=plan.built.metric,
         values=values,

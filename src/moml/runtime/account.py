@@ -11,7 +11,7 @@ import numpy as np
 from jax.stages import Compiled
 from jaxtyping import Array, Int, PyTree
 
-from moml.algorithms.recipes import Method
+from moml.algorithms.method import Method
 from moml.errors import ConfigError
 from moml.tasks.sampler import draw
 from moml.types import Key, Meta, Tasks, Turnout
@@ -83,7 +83,7 @@ def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
 
     >>> import moml
     >>> loss = lambda w, batch: jnp.mean((w - batch.x) ** 2)
-    >>> local = moml.method("fedavg", loss, tasks_per_step=4, local_steps=5, k=2)
+    >>> local = moml.methods.method("fedavg", loss, tasks_per_step=4, local_steps=5, k=2)
     >>> once = cost(local, jnp.zeros(1000, jnp.float32))
     >>> int(once.down), int(once.up), once.gradients.tolist(), once.samples.tolist()
     (16000, 16000, [5, 5, 5, 5], [10, 10, 10, 10])

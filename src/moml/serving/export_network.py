@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from moml.algorithms.parts.choices import tied_leaves
 from moml.config.build import images_of, shift_of, split_of
 from moml.config.config import Config, classifies, kind_of
 from moml.config.problems import Clients
@@ -37,7 +38,8 @@ def described(
 ) -> tuple[Record, dict[str, np.ndarray]]:
     """The card and the arrays of a model trained with this configuration."""
     options = learner.method.options
-    given = options.step_sizes == "given"
+    step_sizes = options.get("step_sizes", "given")
+    given = step_sizes == "given"
     params = learner.meta if given else learner.meta.params
     layers = len(jax.tree.leaves(params)) // 2
     by_place = lambda tree, start="": {
@@ -49,9 +51,9 @@ def described(
     card = {
         "kind": "network", "problem": kind_of(config.problem), "method": config.method,
         "layers": layers, "loss": "cross_entropy" if classifies(config.problem) else "mse",
-        "leaves": _chosen(options.leaves(params), params),
-        "tied": any(jax.tree.leaves(options.tied(params))),
-        "step_sizes": options.step_sizes, "alpha": float(learner.hyper.alpha),
+        "leaves": _chosen(options["leaves"](params), params),
+        "tied": any(jax.tree.leaves(tied_leaves(options.get("tied", False))(params))),
+        "step_sizes": step_sizes, "alpha": float(learner.hyper.alpha),
         "steps": config.test_steps, "shift": shift,
     }  # fmt: skip
     return card, arrays

@@ -197,7 +197,8 @@ def train_kind(
             look(0, models)
         sweep(
             some.chosen, some.made.loss, some.init, some.tasks,
-            seeds=members, grid={"eta": etas, "beta": betas, "alpha": [0.1]}, models=models,
+            seeds=members, models=models, grid={"eta": etas, "alpha": [0.1]}
+            | ({"beta": betas} if hasattr(some.chosen.hyper, "beta") else {}),
             iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS),
             callback=lambda info: look(info.step, info.meta), programs=programs,
         )  # fmt: skip

@@ -10,10 +10,11 @@ import numpy as np
 import optax
 from numpy.typing import ArrayLike
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import cosine
-from moml.algorithms.recipes import Method, method
 from moml.algorithms.single.matching import match_beta
 from moml.algorithms.tabular.members import Parts, Shape, parts
+from moml.methods import method
 from moml.models.table import Knots
 from moml.runtime import simulate
 from moml.tabular.rows import RowLists, power
@@ -80,14 +81,15 @@ def setup(kind: str, shape: Shape, shots: int, steps: int, given: TableData) -> 
     count = tasks.n or 1
     batch = min(16 if count < 5000 else 32, count)
     need = Need(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
-    outer = optax.chain(
-        optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY)
-    )
+    optimizer = lambda eta: optax.chain(
+        optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY),
+        optax.scale_by_learning_rate(eta),
+    )  # fmt: skip
     name, betas = "maml", [1.0]
     if shots > VISIT:
         name, betas = "moml-v1", [1.0, match_beta(visit, shots, visits=steps * batch / count)]
     chosen = method(
-        name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, outer=outer,
+        name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, optimizer=optimizer,
         tasks_per_step=batch, k=visit,
     )  # fmt: skip
     chosen = chosen._replace(algorithm=chosen.algorithm._replace(needs=need))

@@ -1,86 +1,118 @@
 """A method for some tasks, its hyper-parameters, its first state; and the keys of a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
 
-from moml.algorithms.recipes import RECIPES, Method, method
+from moml.algorithms.method import BOTH, Factory, Method
+from moml.algorithms.signature import NUMBER, checked, keywords, unknown
 from moml.errors import ConfigError, DataError
+from moml.methods import METHODS, factory_of
 from moml.runtime import simulate
-from moml.training.check import make_hyper
-from moml.types import Hyper, Key, Loss, Params, Tasks
+from moml.types import Hyper, Key, Loss, Params, State, Tasks
+
+Seed = int | Int[Array, ""]
 
 
-def init_key(seed: int | Any) -> Key:
+def init_key(seed: Seed) -> Key:
     """The key of a seed's initial network."""
     return jax.random.fold_in(jax.random.key(seed), 0)
 
 
-def run_key(seed: int | Any) -> Key:
-    """The key of all that a seed's run draws."""
+def run_key(seed: Seed) -> Key:
+    """The key of everything that a seed's run draws."""
     return jax.random.fold_in(jax.random.key(seed), 1)
 
 
 def fill_key(key: Key) -> Key:
-    """The key of what eager filling draws: of no step's number."""
+    """The key of eager filling: no step has its number."""
     return jax.random.fold_in(key, 2**31 - 1)
 
 
 def compose(
-    name: str | Method, loss: Loss, tasks: Tasks, options: dict[str, Any], iterations: int
+    name: str | Method | Factory,
+    loss: Loss,
+    tasks: Tasks,
+    options: Mapping[str, Any],
+    iterations: int,
 ) -> Method:
-    """A method for these tasks, by name or as given; told how long training will be if it asks."""
+    """A method for these tasks, by name, by its function, or as composed before.
+
+    A function that has the keyword `iterations` gets the length of the training.
+    """
     if not isinstance(tasks, Tasks):
-        raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; given {type(tasks)}")
-    if not isinstance(name, str):
-        if options:
-            raise ConfigError(f"a composed method takes no options; given {', '.join(options)}")
-        if name.options.n != tasks.n:
-            raise ConfigError(f"the method was composed for n = {name.options.n}, not {tasks.n}")
-        return name
+        raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; got {type(tasks)}")
+    if isinstance(name, Method):
+        others = [option for option in options if option not in name.hyper._asdict()]
+        if others:
+            raise ConfigError(f"a composed method has only numbers to set; got {', '.join(others)}")
+        if name.n != tasks.n:
+            raise ConfigError(f"n must be that of the tasks, {tasks.n}; got a method for {name.n}")
+        return name._replace(hyper=_with_numbers(name, options))
     if "n" in options:
-        raise ConfigError("n is that of the tasks: leave it out")
-    if name in RECIPES and "iterations" in RECIPES[name].takes:
-        options = {"iterations": max(1, iterations)} | options
-    return method(name, loss, n=tasks.n, **options)
+        raise ConfigError(f"n must be left out: it is that of the tasks; got {options['n']}")
+    factory = factory_of(name)
+    known = keywords(factory)
+    given = {"n": tasks.n, "iterations": max(1, iterations)}
+    return factory(loss, **{k: v for k, v in given.items() if k in known} | dict(options))
 
 
-def hyper_of(chosen: Method, params: Params, given: dict[str, Any]) -> Hyper:
-    """Hyper-parameters: the method's own where none are given."""
-    for name, without in {"beta": "memory", "gamma": "average of gradients"}.items():
-        value = given.get(name)
-        if value not in (None, 1) and getattr(RECIPES[chosen.name], name) == 1:
-            raise ConfigError(f"{chosen.name} has no {without}: {name} = {value} changes nothing")
-    usual = {"eta": chosen.eta, "beta": chosen.beta, "alpha": 0.01, "gamma": chosen.gamma}
-    values = usual | {name: value for name, value in given.items() if value is not None}
-    return make_hyper(**values, dtype=jax.tree.leaves(params)[0].dtype)
+def hyper_of(chosen: Method, params: Params, given: Mapping[str, float | None]) -> Hyper:
+    """Hyper-parameters as arrays of the parameters' type: the method's where none are given."""
+    dtype = jax.tree.leaves(params)[0].dtype
+    return jax.tree.map(lambda value: jnp.asarray(value, dtype), _with_numbers(chosen, given))
 
 
-def start(chosen: Method, tasks: Tasks) -> Callable[[Params, Key, Hyper], Any]:
-    """The first state of a run, with its memories filled where that is asked for."""
+def _with_numbers(chosen: Method, given: Mapping[str, float | None]) -> Hyper:
+    """The method's traced numbers, with those that are given and not None."""
+    values = chosen.hyper._asdict()
+    known = keywords(METHODS[chosen.name]) if chosen.name in METHODS else {}
+    for name, value in given.items():
+        if value is not None and name not in values:
+            raise ConfigError(BOTH) if name == "eta" else unknown(chosen.name, name, values)
+        if value is not None:
+            values[name] = checked(name, known.get(name, NUMBER), value)
+    return Hyper(**values)
 
-    def first(params: Params, key: Key, hyper: Hyper) -> Any:
+
+def described(hyper: Hyper) -> str:
+    """Hyper-parameters for a message: eta alone where there is one.
+
+    >>> described(Hyper(eta=0.1, beta=0.5))
+    'eta 0.1'
+    """
+    values = hyper._asdict()
+    shown = {"eta": values["eta"]} if "eta" in values else values
+    return ", ".join(f"{name} {float(value):g}" for name, value in shown.items())
+
+
+def start(chosen: Method, tasks: Tasks) -> Callable[[Params, Key, Hyper], State]:
+    """The first state of a run, its memories filled if the method is eager."""
+
+    def first(params: Params, key: Key, hyper: Hyper) -> State:
         state = chosen.algorithm.init(params, hyper)
-        if not chosen.options.eager or tasks.n is None:
+        if not chosen.eager or tasks.n is None:
             return state
-        fill = simulate.fill(chosen.algorithm.fill, tasks, tasks.n, chosen.options.k)
+        fill = simulate.fill(chosen.algorithm.fill, tasks, tasks.n, chosen.k)
         return fill(state, fill_key(key), hyper)
 
     return first
 
 
 def check_adapts(chosen: Method, params: Params, hyper: Hyper) -> None:
-    """Refuse to begin where nothing adapts."""
+    """Raise where nothing adapts."""
     adapt = chosen.adaptation(1)
     if not jax.tree.leaves(
         jax.eval_shape(lambda p, h: adapt.start(adapt.init(p, h)), params, hyper)
     ):
-        raise ConfigError(f"{chosen.name}: `leaves` picks no parameter, so nothing would adapt")
+        raise ConfigError(f"{chosen.name}: leaves must choose at least one parameter; got none")
 
 
 def check_start(finite: bool, chosen: Method) -> None:
-    """Refuse to begin with numbers that are not finite."""
+    """Raise where a run would start from numbers that are not finite."""
     if not finite:
         raise DataError(
             f"{chosen.name} would start from numbers that are not finite: look at params, and at "
@@ -90,4 +122,4 @@ def check_start(finite: bool, chosen: Method) -> None:
 
 def samples_to_fill(chosen: Method) -> int:
     """What eager filling draws."""
-    return (chosen.options.n or 0) * chosen.options.k if chosen.options.eager else 0
+    return (chosen.n or 0) * chosen.k if chosen.eager else 0

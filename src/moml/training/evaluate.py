@@ -144,7 +144,7 @@ def evaluate(
     if queries is None:
         queries = 100 if tasks.least is None else tasks.least - shots
     check_count("queries", queries)
-    steps = learner.method.options.inner_steps if steps is None else check_count("steps", steps)
+    steps = learner.method.inner_steps if steps is None else check_count("steps", steps)
     adapt = learner.method.adaptation(steps)
     score = errors_on(loss, adapt, tasks, jax.random.key(seed), shots=shots, queries=queries)
     return jax.jit(score)(learner.meta, learner.hyper)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moml.algorithms.method import Factory, Method
 from moml.algorithms.parts.schedule import Schedule, constant
-from moml.algorithms.recipes import Method
 from moml.errors import ConfigError, DataError, Diverged, check_count
 from moml.runtime import simulate
 from moml.training.check import check_loss, check_params
@@ -17,6 +17,7 @@ from moml.training.compose import (
     check_adapts,
     check_start,
     compose,
+    described,
     hyper_of,
     run_key,
     samples_to_fill,
@@ -55,12 +56,12 @@ class Learner:
     @property
     def params(self) -> Params:
         """The meta-model itself, as the loss takes it."""
-        adapt = self.method.adaptation(self.method.options.inner_steps)
+        adapt = self.method.adaptation(self.method.inner_steps)
         return adapt.merge(self.meta, adapt.start(self.meta))
 
     def adapt(self, support: Samples, steps: int | None = None) -> Params:
         """Personal parameters after `steps` adaptation steps on a few samples of a task."""
-        steps = self.method.options.inner_steps if steps is None else check_count("steps", steps)
+        steps = self.method.inner_steps if steps is None else check_count("steps", steps)
         adapt = self.method.adaptation(steps)
         try:
             mine = adapt.merge(self.meta, adapt.apply(self.meta, support, self.hyper))
@@ -75,17 +76,13 @@ class Learner:
 
 
 def fit(
-    name: str | Method,
+    name: str | Method | Factory,
     loss: Loss,
     params: Params,
     tasks: Tasks,
     *,
     iterations: int = 10_000,
     seed: int = 0,
-    eta: float | None = None,
-    beta: float | None = None,
-    alpha: float | None = None,
-    gamma: float | None = None,
     schedule: Schedule = constant,
     state: TrainingState | None = None,
     callback: Callback | None = None,
@@ -98,13 +95,11 @@ def fit(
     Parameters
     ----------
     name
-        The name of a method, or a composed one.
+        A method: its name, its factory, or a composed one.
     loss, params, tasks
         `loss(params, samples)` is a scalar; training starts from `params`.
     iterations
         Iterations of the paper to train for; with `state`, further ones.
-    eta, beta, alpha, gamma
-        Step sizes and weights; by default those of the method.
     schedule
         Changes the hyper-parameters over the iterations.
     state
@@ -117,7 +112,7 @@ def fit(
     chunk
         Steps compiled as one program; the result does not depend on it.
     options
-        Options of the method (k, tasks_per_step, ...).
+        Keywords of the method (k, tasks_per_step, eta, beta, ...), see `moml.methods`.
 
     Returns
     -------
@@ -136,8 +131,8 @@ def fit(
     check_count("iterations", iterations)
     check_count("seed", seed, least=0, below=2**32)
     chosen = compose(name, loss, tasks, options, iterations)
-    check_loss(loss, params, tasks, chosen.options.k)
-    hyper = hyper_of(chosen, params, {"eta": eta, "beta": beta, "alpha": alpha, "gamma": gamma})
+    check_loss(loss, params, tasks, chosen.k)
+    hyper = hyper_of(chosen, params, {})
     algorithm = chosen.algorithm
     fits = simulate.steps_that_fit(algorithm, tasks)
     length = fits if chunk is None else check_count("chunk", chunk)
@@ -174,7 +169,7 @@ def fit(
             length=length,
             done=done,
             after=after,
-            about=f"seed {seed}, eta {float(hyper.eta):g}",
+            about=f"seed {seed}, {described(hyper)}",
             progress=progress,
         )
     except Diverged as error:

@@ -9,8 +9,8 @@ from jax.sharding import Mesh
 from jax.stages import Compiled
 from jaxtyping import Array
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import Schedule
-from moml.algorithms.recipes import Method
 from moml.runtime import sharded
 from moml.runtime.account import all_reduced
 from moml.runtime.mesh import gathered, spread, task_data
@@ -41,19 +41,19 @@ class OnMesh(Execution):
     ):
         super().__init__(whole, self.advance)
         sharded.check(method.algorithm, tasks, mesh, method.name)
-        self._algorithm, self._options, self._tasks = method.algorithm, method.options, tasks
+        self._algorithm, self._method, self._tasks = method.algorithm, method, tasks
         self._mesh, self._team, self._data = mesh, team, task_data(tasks, mesh)
         self._params, self._key, self._hyper = params, key, hyper
-        at_once = method.options.at_once
+        at_once = method.at_once
         self._program = sharded.program(self._algorithm, tasks, mesh, schedule, at_once=at_once)
         self._compiled: dict[int, Compiled] = {}  # by the number of steps
 
     def first(self, *, progress: bool = False) -> State:
-        algorithm, tasks, options = self._algorithm, self._tasks, self._options
+        algorithm, tasks, method = self._algorithm, self._tasks, self._method
         state = sharded.first(algorithm, self._mesh)(self._params, self._hyper)
-        if not options.eager or tasks.n is None:
+        if not method.eager or tasks.n is None:
             return state
-        fill = sharded.fill(algorithm, tasks, self._mesh, options.k)
+        fill = sharded.fill(algorithm, tasks, self._mesh, method.k)
         return fill(state, fill_key(self._key), self._hyper)
 
     def load(self, saved: State, step: int) -> State:

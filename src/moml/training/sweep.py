@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
+from moml.algorithms.method import Factory, Method
 from moml.algorithms.parts.schedule import Schedule, constant
-from moml.algorithms.recipes import Method
 from moml.errors import ConfigError, check_count
 from moml.runtime import simulate
 from moml.training.check import check_loss, check_params
@@ -62,25 +62,27 @@ class Programs(NamedTuple):
     stretch: Program
 
 
-def grid_of(grid: Mapping[str, Sequence[float]] | None, seeds: int) -> list[Record]:
+def grid_of(
+    grid: Mapping[str, Sequence[float]] | None, seeds: int, allowed: Collection[str] | None = None
+) -> list[Record]:
     """All combinations of the grid's values, each with every seed.
 
     >>> [m["eta"] for m in grid_of({"eta": [0.1, 0.2]}, seeds=2)]
     [0.1, 0.1, 0.2, 0.2]
     """
     grid = dict(grid or {})
-    allowed = Hyper._fields
     for name, values in grid.items():
-        if name not in allowed or not isinstance(values, Sequence | np.ndarray) or not len(values):
-            names = ", ".join(allowed)
-            raise ConfigError(f"grid must have lists for {names}; got {name} = {values}")
+        listed = isinstance(values, Sequence | np.ndarray) and len(values)
+        if not listed or (allowed is not None and name not in allowed):
+            names = "" if allowed is None else f" for {', '.join(allowed)}"
+            raise ConfigError(f"grid must have lists{names}; got {name} = {values}")
     columns = [[float(value) for value in values] for values in grid.values()]
     rows = itertools.product(*columns, range(check_count("seeds", seeds)))
     return [dict(zip([*grid, "seed"], row, strict=True)) for row in rows]
 
 
 def sweep(
-    name: str | Method,
+    name: str | Method | Factory,
     loss: Loss,
     init: Callable[[Key], Params],
     tasks: Tasks,
@@ -128,15 +130,16 @@ def sweep(
     ((4, 1), 0)
     """
     check_count("iterations", iterations, least=0)
-    for name_ in set(options) & set(Hyper._fields):
-        raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
-    settings = grid_of(grid, seeds)
     if programs is None:
         example = check_params(init(init_key(0)))
     else:
         example = jax.eval_shape(init, init_key(0))
     chosen = compose(name, loss, tasks, options, iterations)
-    check_loss(loss, example, tasks, chosen.options.k)
+    traced = chosen.hyper._asdict()
+    for name_ in set(options) & set(traced):
+        raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
+    settings = grid_of(grid, seeds, traced)
+    check_loss(loss, example, tasks, chosen.k)
     hyper = stacked_hyper(chosen, example, settings)
     algorithm = chosen.algorithm
     fits = lambda: simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))

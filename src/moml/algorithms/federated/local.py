@@ -1,16 +1,45 @@
-"""LocalMOML and Per-FedAvg: H personal steps of a client's own, with a memory or without."""
-
-from typing import Any
+"""LocalMOML and Per-FedAvg: H personal steps at each client, with a memory or without."""
 
 import jax.numpy as jnp
+from jaxtyping import PyTree
 
-from moml.algorithms.federated.rounds import ClientResult, Steps, Update, local_steps
+from moml.algorithms.federated.rounds import (
+    ClientResult,
+    Steps,
+    Update,
+    client_samples,
+    rounds,
+    server_optimizer,
+)
+from moml.algorithms.federated.rounds import local_steps as local
+from moml.algorithms.method import Method, Work, factory
+from moml.algorithms.parts.adapt import all_leaves
+from moml.algorithms.parts.choices import MEMORY_DTYPES, batch_size, by_steps, fixed_number
 from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.personal import Step, personal_step
+from moml.algorithms.signature import (
+    Below1,
+    Chosen,
+    Count,
+    Curvature,
+    Function,
+    MemoryDtype,
+    NonNegative,
+    Positive,
+    Probability,
+    StepSizes,
+    Tied,
+    Transformation,
+    Weight,
+)
+from moml.errors import ConfigError
 from moml.types import Adapt, Hyper, Loss, Meta, Task
 
+# What one step of an adaptation costs on the way back: gradients, Hessian-vector products.
+WAY_BACK = {"exact": (0, 1), "first-order": (0, 0), "finite-difference": (2, 0)}
 
-def per_fedavg(loss: Loss, adapt: Adapt) -> Update:
+
+def per_fedavg_update(loss: Loss, adapt: Adapt) -> Update:
     """A client's round without memory: H times w_i <- w_i - eta J_A(w_i; S2)' grad L_S3(v).
 
     v = A(w_i; S1); exact, first-order or Hessian-free by the curvature of `adapt`.
@@ -20,10 +49,10 @@ def per_fedavg(loss: Loss, adapt: Adapt) -> Update:
     def forget(meta: Meta, row: tuple[()], task: Task, hyper: Hyper) -> Step:
         return visit(meta, row, task, hyper)._replace(u=())
 
-    return local_steps(forget)
+    return local(forget)
 
 
-def localmoml(loss: Loss, adapt: Adapt) -> Update:
+def localmoml_update(loss: Loss, adapt: Adapt) -> Update:
     """A client's round with a memory, restarted from S0 where there is one, else carried on.
 
         u_0 = A(w_r; S0)  (restart)    or what the last round left  (carried)
@@ -37,9 +66,9 @@ def localmoml(loss: Loss, adapt: Adapt) -> Update:
         step = visit(meta, row, task, hyper)
         return step._replace(u=Ema(step.u, row.visits + 1))
 
-    train = local_steps(remember)
+    train = local(remember)
 
-    def update(meta: Meta, row: Any, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
+    def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
         if task.restart is None:
             done = train(meta, row, task, steps, hyper)
             return done._replace(row=Ema(done.row.u, row.visits + 1))  # visits count rounds
@@ -47,3 +76,133 @@ def localmoml(loss: Loss, adapt: Adapt) -> Update:
         return train(meta, u, task._replace(restart=None), steps, hyper)._replace(row=row)
 
     return update
+
+
+def personal_work(inner_steps: int, curvature: str, independent_hessian: bool) -> Work:
+    """A(w; S1), the gradient at u', the pull-back through k steps, A(w; S2) if drawn apart."""
+    gradients, products = WAY_BACK[curvature]
+    forward = 2 * inner_steps if independent_hessian else inner_steps
+    return Work(forward + inner_steps * gradients + 1, inner_steps * products)
+
+
+@factory
+def localmoml(
+    loss: Loss,
+    *,
+    n: Count | None = None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    local_steps: Count = 5,
+    eta: Positive = 0.005,
+    beta: Weight = 0.3,
+    alpha: NonNegative = 0.01,
+    inner_steps: Count = 1,
+    restart_samples: Count | None = None,
+    carried: bool = False,
+    curvature: Curvature = "exact",
+    leaves: Chosen = all_leaves,
+    tied: Tied = False,
+    step_sizes: StepSizes = "given",
+    adapt: Function | None = None,
+    optimizer: Transformation | None = None,
+    independent_hessian: bool = False,
+    memory_dtype: MemoryDtype = "float32",
+    dropout: Below1 = 0.0,
+    straggle: Probability = 0.0,
+    weighted: bool = False,
+    at_once: Count | None = None,
+) -> Method:
+    """LocalMOML: H local steps with a memory inside the round, then the mean.
+
+    H times:  u <- (1 - beta) u + beta A(w_i; S1),    w_i <- w_i - eta J_A' grad L_S3(u)
+
+    Parameters
+    ----------
+    restart_samples : int
+        Samples of a round's first memory, K0. By default twice k.
+    carried : bool
+        Whether memories are kept between rounds instead of restarted.
+
+    Examples
+    --------
+    >>> from moml.methods import localmoml
+    >>> localmoml(lambda w, x: (w - x) ** 2, n=10, local_steps=4).algorithm.iterations
+    4
+    """
+    if carried and restart_samples is not None:
+        raise ConfigError("restart_samples must be left out where carried is true")
+    if not carried and memory_dtype != "float32":
+        raise ConfigError("memory_dtype must be float32 where carried is false: no memory is kept")
+    adaptation = by_steps(
+        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
+    )
+    b, inner = batch_size("tasks_per_step", tasks_per_step, 3, n), adaptation(inner_steps)
+    restart = 2 * k if restart_samples is None else restart_samples
+    samples = client_samples(
+        b, k, local_steps, dropout, straggle, weighted, query=k,
+        hessian=k if independent_hessian else 0, restart=0 if carried else restart,
+    )  # fmt: skip
+    work = personal_work(inner_steps, curvature, independent_hessian)
+    update, server = localmoml_update(loss, inner), server_optimizer(optimizer)
+    if not carried:
+        work, memory = work._replace(begin=inner_steps), none()
+        algorithm = rounds(inner.init, update, samples, server=server, at_once=at_once)
+    else:
+        stored = MEMORY_DTYPES[memory_dtype]
+        memory = stored.memory(ema(fixed_number(n)))
+        algorithm = rounds(
+            inner.init, update, samples, server=server, at_once=at_once,
+            store=lambda meta: memory.init(inner.start(meta)), rows=stored.rows,
+        )  # fmt: skip
+    hyper = Hyper(eta=eta, beta=beta, alpha=alpha)
+    return Method(algorithm, adaptation, hyper, memory, work, {"tasks_per_step": b})
+
+
+@factory
+def per_fedavg(
+    loss: Loss,
+    *,
+    n: Count | None = None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    local_steps: Count = 5,
+    eta: Positive = 0.005,
+    alpha: NonNegative = 0.01,
+    inner_steps: Count = 1,
+    curvature: Curvature = "exact",
+    leaves: Chosen = all_leaves,
+    tied: Tied = False,
+    step_sizes: StepSizes = "given",
+    adapt: Function | None = None,
+    optimizer: Transformation | None = None,
+    independent_hessian: bool = False,
+    dropout: Below1 = 0.0,
+    straggle: Probability = 0.0,
+    weighted: bool = False,
+    at_once: Count | None = None,
+) -> Method:
+    """Per-FedAvg: H local steps of MAML, then the mean.
+
+    H times:  w_i <- w_i - eta J_A(w_i; S2)' grad L_S3(A(w_i; S1));    w = mean w_i
+
+    Examples
+    --------
+    >>> from moml.methods import per_fedavg
+    >>> per_fedavg(lambda w, x: (w - x) ** 2, curvature="first-order").work.products
+    0
+    """
+    adaptation = by_steps(
+        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
+    )
+    b, inner = batch_size("tasks_per_step", tasks_per_step, 3, n), adaptation(inner_steps)
+    samples = client_samples(
+        b, k, local_steps, dropout, straggle, weighted, query=k,
+        hessian=k if independent_hessian else 0,
+    )  # fmt: skip
+    algorithm = rounds(
+        inner.init, per_fedavg_update(loss, inner), samples,
+        server=server_optimizer(optimizer), at_once=at_once,
+    )  # fmt: skip
+    work = personal_work(inner_steps, curvature, independent_hessian)
+    hyper = Hyper(eta=eta, alpha=alpha)
+    return Method(algorithm, adaptation, hyper, none(), work, {"tasks_per_step": b})

@@ -1,62 +1,181 @@
-"""pFedMe and Ditto: personal models held near the common one by a proximal term."""
-
-from collections.abc import Callable
-from typing import Any
+"""pFedMe and Ditto: personal models that a proximal term keeps near the common one."""
 
 import jax
 
-from moml.algorithms.federated.fedavg import fedavg
-from moml.algorithms.federated.rounds import ClientResult, Steps, Update, local_steps, repeat, where
-from moml.algorithms.parts.memory import Ema
+from moml.algorithms.federated.fedavg import fedavg_update
+from moml.algorithms.federated.rounds import (
+    ClientResult,
+    Steps,
+    Update,
+    client_samples,
+    repeat,
+    rounds,
+    server_optimizer,
+    towards_mean,
+    where,
+)
+from moml.algorithms.federated.rounds import local_steps as local
+from moml.algorithms.method import Method, Work, factory
+from moml.algorithms.parts.adapt import all_leaves
+from moml.algorithms.parts.choices import batch_size, by_steps, fixed_number
+from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.personal import Step
-from moml.types import Hyper, Loss, Meta, Params, Task
+from moml.algorithms.signature import (
+    Below1,
+    Chosen,
+    Count,
+    NonNegative,
+    Positive,
+    Probability,
+    Transformation,
+    Weight,
+)
+from moml.types import Hyper, Loss, Meta, Params, Samples, Scalar, Task
 
 
-def proximal_step(loss: Loss, prox: float) -> Callable[[Params, Meta, Any, Hyper], Params]:
+def proximal_step(loss: Loss, p: Params, w: Meta, samples: Samples, hyper: Hyper) -> Params:
     """One step on L_S(p) + prox/2 |p - w|^2:  p <- p - alpha (grad L_S(p) + prox (p - w))."""
-
-    def step(p: Params, w: Meta, samples: Any, hyper: Hyper) -> Params:
-        g = jax.grad(loss)(p, samples)
-        return jax.tree.map(lambda p, g, w: p - hyper.alpha * (g + prox * (p - w)), p, g, w)
-
-    return step
+    step = lambda p, g, w: p - hyper.alpha * (g + hyper.prox * (p - w))
+    return jax.tree.map(step, p, jax.grad(loss)(p, samples), w)
 
 
-def pfedme(loss: Loss, prox: float, prox_steps: int) -> Update:
-    """A client's round: H times theta near w_i, then w_i towards theta; `prox` is lambda.
+def pfedme_update(loss: Loss, prox_steps: int) -> Update:
+    """A client's round: H times theta near w_i, then w_i towards theta; `hyper.prox` is lambda.
 
         R times from theta = w_i:  theta <- theta - alpha (grad L_S1(theta) + lambda (theta - w_i))
         w_i <- w_i - eta lambda (w_i - theta)
 
     One batch a subproblem, the gradient anew at each of its R steps; its loss is that at theta.
     """
-    towards = proximal_step(loss, prox)
 
     def subproblem(meta: Meta, row: tuple[()], task: Task, hyper: Hyper) -> Step:
-        step = lambda theta, _: (towards(theta, meta, task.support, hyper), None)
+        step = lambda theta, _: (proximal_step(loss, theta, meta, task.support, hyper), None)
         theta = jax.lax.scan(step, meta, length=prox_steps)[0]
-        delta = jax.tree.map(lambda w, t: prox * (w - t), meta, theta)  # gradient of the envelope
+        delta = jax.tree.map(lambda w, t: hyper.prox * (w - t), meta, theta)  # of the envelope
         return Step(row, delta, loss(theta, task.support))
 
-    return local_steps(subproblem)
+    return local(subproblem)
 
 
-def ditto(loss: Loss, prox: float) -> Update:
-    """A client's round: FedAvg's for w_i, and as many steps of its own u near the w_r it was sent.
+def ditto_update(loss: Loss) -> Update:
+    """A client's round: FedAvg's for w_i, and as many steps of a personal u near the w_r it got.
 
         H times:  u <- u - alpha (grad L_S1(u) + prox (u - w_r)),   w_i <- w_i - eta grad L_S1(w_i)
 
-    Both see the same samples. u stays with its client and starts at the first w_r it was sent.
+    Both see the same samples. u stays with its client and starts at the first w_r it got.
     """
-    common, towards = fedavg(loss), proximal_step(loss, prox)
+    common = fedavg_update(loss)
 
     def update(meta: Meta, row: Ema, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        def own_step(u: Params, samples: Any) -> tuple[Params, Any]:
-            return towards(u, meta, samples, hyper), loss(u, samples)
+        def personal(u: Params, samples: Samples) -> tuple[Params, Scalar]:
+            return proximal_step(loss, u, meta, samples, hyper), loss(u, samples)
 
         u = where(row.visits > 0, row.u, meta)
-        u, value = repeat(own_step, u, task.support, steps)
+        u, value = repeat(personal, u, task.support, steps)
         done = common(meta, (), task, steps, hyper)
         return ClientResult(done.meta, Ema(u, row.visits + 1), value)
 
     return update
+
+
+@factory
+def pfedme(
+    loss: Loss,
+    *,
+    n: Count | None = None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    local_steps: Count = 5,
+    eta: Positive = 0.005,
+    alpha: NonNegative = 0.01,
+    prox: Positive = 100.0,
+    prox_steps: Count = 50,
+    server_rate: Weight = 1.0,
+    inner_steps: Count = 1,
+    leaves: Chosen = all_leaves,
+    dropout: Below1 = 0.0,
+    straggle: Probability = 0.0,
+    weighted: bool = False,
+    at_once: Count | None = None,
+) -> Method:
+    """pFedMe: towards personal models that a proximal term keeps near.
+
+    theta = argmin L_S1(theta) + lambda/2 |theta - w_i|^2,    w_i <- w_i - eta lambda (w_i - theta)
+
+    Parameters
+    ----------
+    alpha : float
+        Step size of the subproblem, and of the adaptation when the model is used.
+    prox : float
+        The pull towards the common model, lambda.
+    prox_steps : int
+        Gradient steps on a subproblem, R.
+    server_rate : float
+        How far the server goes towards the mean, beta_s.
+    inner_steps : int
+        Gradient steps of the adaptation when the model is used.
+
+    Examples
+    --------
+    >>> from moml.methods import pfedme
+    >>> pfedme(lambda w, x: (w - x) ** 2, prox=15.0).hyper.prox
+    15.0
+    """
+    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
+    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
+    samples = client_samples(b, k, local_steps, dropout, straggle, weighted)
+    algorithm = rounds(
+        adaptation(inner_steps).init, pfedme_update(loss, prox_steps), samples,
+        server=towards_mean(), at_once=at_once,
+    )  # fmt: skip
+    hyper = Hyper(eta=eta, alpha=alpha, prox=prox, server_rate=server_rate)
+    return Method(algorithm, adaptation, hyper, none(), Work(prox_steps), {"tasks_per_step": b})
+
+
+@factory
+def ditto(
+    loss: Loss,
+    *,
+    n: Count | None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    local_steps: Count = 5,
+    eta: Positive = 0.005,
+    alpha: NonNegative = 0.01,
+    prox: Positive = 1.0,
+    inner_steps: Count = 1,
+    leaves: Chosen = all_leaves,
+    optimizer: Transformation | None = None,
+    dropout: Below1 = 0.0,
+    straggle: Probability = 0.0,
+    weighted: bool = False,
+    at_once: Count | None = None,
+) -> Method:
+    """Ditto: FedAvg, and a personal model at each client that is kept near.
+
+    H times:  u_i <- u_i - alpha (grad L_S1(u_i) + lambda (u_i - w));    w as in FedAvg
+
+    Parameters
+    ----------
+    alpha : float
+        Step size of the personal models, and of the adaptation when the model is used.
+    prox : float
+        The pull towards the common model, lambda.
+    inner_steps : int
+        Gradient steps of the adaptation when the model is used.
+
+    Examples
+    --------
+    >>> from moml.methods import ditto
+    >>> ditto(lambda w, x: (w - x) ** 2, n=10).hyper
+    Hyper(eta=0.005, alpha=0.01, prox=1.0)
+    """
+    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
+    b, memory = batch_size("tasks_per_step", tasks_per_step, 3, n), ema(fixed_number(n))
+    samples = client_samples(b, k, local_steps, dropout, straggle, weighted)
+    algorithm = rounds(  # a client keeps its whole model, whichever leaves adapt
+        adaptation(inner_steps).init, ditto_update(loss), samples, store=memory.init,
+        server=server_optimizer(optimizer), at_once=at_once,
+    )  # fmt: skip
+    hyper = Hyper(eta=eta, alpha=alpha, prox=prox)
+    return Method(algorithm, adaptation, hyper, memory, Work(2), {"tasks_per_step": b})

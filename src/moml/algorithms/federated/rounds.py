@@ -6,16 +6,16 @@ the row is all that a client keeps between rounds, and lies in a store apart.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from moml.algorithms.parts.memory import put, take
-from moml.algorithms.parts.task_map import Each, One, Rows, added, in_slices, over
-from moml.algorithms.single.moml import mean, norm
+from moml.algorithms.parts.memory import ROWS
+from moml.algorithms.parts.task_map import Each, One, Rows, added, in_slices, mean, norm, over
+from moml.errors import ConfigError
 from moml.types import (
     Algorithm,
     Hyper,
@@ -24,7 +24,8 @@ from moml.types import (
     Need,
     Params,
     Rounds,
-    Scalar,
+    Server,
+    State,
     Task,
     Turnout,
     Visit,
@@ -32,32 +33,35 @@ from moml.types import (
 
 
 class RoundState(NamedTuple):
-    """The server's model, and the store: a row of every client, or () where none is kept."""
+    """The server's model, a row of every client or (), and what the server's rule keeps."""
 
     meta: Meta
-    memory: Any
+    memory: State
+    server: State = ()
 
 
 class ClientResult(NamedTuple):
     """What a round leaves at a client: the model it sends, the row it keeps."""
 
     meta: Meta
-    row: Any
+    row: PyTree
     loss: Float[Array, ""]
 
 
 Steps = Int[Array, ""] | None  # local steps of a client; None: as many as it has samples for
-Update = Callable[[Meta, Any, Task, Steps, Hyper], ClientResult]
+Update = Callable[[Meta, PyTree, Task, Steps, Hyper], ClientResult]
 
 
-def repeat(step: Callable[[Any, Any], Any], start: Any, samples: Any, steps: Steps) -> Any:
+def repeat(
+    step: Callable[[PyTree, PyTree], PyTree], start: PyTree, samples: PyTree, steps: Steps
+) -> PyTree:
     """A scan that stands still after `steps` steps: where it ends, and the mean of its losses."""
     if steps is None:
         end, losses = jax.lax.scan(step, start, samples)
         return end, mean(losses)
     h = jnp.arange(jax.tree.leaves(samples)[0].shape[0], dtype=jnp.int32)
 
-    def one(carry: Any, at: Any) -> tuple[Any, Any]:
+    def one(carry: PyTree, at: PyTree) -> tuple[PyTree, PyTree]:
         new, loss = step(carry, at[1])
         return where(at[0] < steps, new, carry), loss
 
@@ -65,14 +69,14 @@ def repeat(step: Callable[[Any, Any], Any], start: Any, samples: Any, steps: Ste
     return end, weighted_mean(losses, h < steps)
 
 
-def local_steps(visit: Callable[..., Any]) -> Update:
+def local_steps(visit: Callable[..., PyTree]) -> Update:
     """H times w_i <- w_i - eta Delta_i(w_i), with new samples each time.
 
     `visit` is a personal step: (w, row, samples, hyper) -> a new row, Delta and the loss.
     """
 
-    def update(meta: Meta, row: Any, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        def local_step(carry: Any, samples: Task) -> tuple[Any, Float[Array, ""]]:
+    def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
+        def local_step(carry: PyTree, samples: Task) -> tuple[PyTree, Float[Array, ""]]:
             w, row = carry
             step = visit(w, row, samples, hyper)
             w = jax.tree.map(lambda w, d: w - hyper.eta * d, w, step.delta)
@@ -84,7 +88,7 @@ def local_steps(visit: Callable[..., Any]) -> Update:
     return update
 
 
-def where(condition: Bool[Array, "*rows"], new: Any, old: Any) -> Any:
+def where(condition: Bool[Array, "*rows"], new: PyTree, old: PyTree) -> PyTree:
     """`new` where the condition holds, else `old`, leaf by leaf, row by row."""
 
     def leaf(new: Array, old: Array) -> Array:
@@ -94,19 +98,19 @@ def where(condition: Bool[Array, "*rows"], new: Any, old: Any) -> Any:
     return jax.tree.map(leaf, new, old)
 
 
-def weighted_mean(rows: Any, weight: Array) -> Any:
+def weighted_mean(rows: PyTree, weight: Array) -> PyTree:
     """sum_i p_i x_i / sum_i p_i, leaf by leaf; what has no weight may be anything."""
     total = added(jax.vmap(weighted)(rows, weight))
     return over(jnp.maximum(jnp.sum(weight), 1), total)
 
 
-def weighted(x: Any, weight: Array) -> Any:
+def weighted(x: PyTree, weight: Array) -> PyTree:
     """p_i x_i, leaf by leaf; 0 where there is no weight, also of what is not finite."""
     x = where(weight.astype(bool), x, optax.tree.zeros_like(x))
     return jax.tree.map(lambda x: weight.astype(x.dtype) * x, x)
 
 
-def heard(total: Any, visit: Visit) -> Any:
+def heard(total: PyTree, visit: Visit) -> PyTree:
     """The server's mean, of what it added up: 1/B sum w_i, or sum p_i w_i / sum p_i."""
     if visit.turnout is None:
         return over(len(visit.ids), total)
@@ -117,12 +121,51 @@ def _weight(turnout: Turnout) -> Int[Array, "*tasks"]:
     return jnp.where(turnout.present, turnout.weight, 0)
 
 
-def towards_mean(rate: Scalar) -> Callable[[Meta, Meta], Meta]:
-    """A server's rule: w <- (1 - rate) w + rate mean(w_i)."""
-    return lambda meta, mean: optax.incremental_update(mean, meta, rate)
+TAKE_MEAN = Server(lambda meta: (), lambda state, meta, mean, hyper: (mean, state))  # w <- mean
 
 
-ROWS = Rows(take, put)  # of a store that holds rows as they are
+def towards_mean() -> Server:
+    """A server's rule: w <- (1 - rate) w + rate mean(w_i), with rate = `hyper.server_rate`."""
+
+    def step(state: State, meta: Meta, mean: Meta, hyper: Hyper) -> tuple[Meta, State]:
+        return optax.incremental_update(mean, meta, hyper.server_rate), state
+
+    return Server(lambda meta: (), step)
+
+
+def server_optimizer(optimizer: optax.GradientTransformation | None) -> Server:
+    """A server's rule: an optax transformation, given w - mean(w_i) as the gradient."""
+    if optimizer is None:
+        return TAKE_MEAN
+
+    def step(state: State, meta: Meta, mean: Meta, hyper: Hyper) -> tuple[Meta, State]:
+        move, state = optimizer.update(optax.tree.sub(meta, mean), state, meta)
+        return optax.apply_updates(meta, move), state
+
+    return Server(optimizer.init, step)
+
+
+def client_samples(
+    tasks: int,
+    k: int,
+    local_steps: int,
+    dropout: float,
+    straggle: float,
+    weighted: bool,
+    *,
+    query: int = 0,
+    hessian: int = 0,
+    restart: int = 0,
+) -> Need:
+    """What the clients of a round draw: S1 of k samples in each of H local steps, and more."""
+    if straggle and local_steps == 1:
+        raise ConfigError("straggle needs local_steps of at least 2; got local_steps = 1")
+    return Need(
+        tasks, support=k, query=query, hessian=hessian, restart=restart, visits=local_steps,
+        dropout=dropout, straggle=straggle, weighted=weighted,
+    )  # fmt: skip
+
+
 CACHE = 2 << 20  # bytes of models that a processor works on without waiting for its memory
 
 
@@ -142,7 +185,7 @@ def _slices(meta: Meta, count: int, at_once: int | None) -> Each:
     if at_once is not None or few >= count:
         return in_slices(at_once or count)
 
-    def each(one: One, rows: Rows, store: Any, visit: Visit) -> tuple[Any, Any]:
+    def each(one: One, rows: Rows, store: PyTree, visit: Visit) -> tuple[PyTree, PyTree]:
         by = lambda size: lambda store, visit: in_slices(size)(one, rows, store, visit)
         return jax.lax.platform_dependent(store, visit, cpu=by(few), default=by(count))
 
@@ -154,12 +197,12 @@ def rounds(
     update: Update,
     need: Need,
     *,
-    store: Callable[[Meta], Any] = lambda meta: (),
+    store: Callable[[Meta], PyTree] = lambda meta: (),
     rows: Rows = ROWS,
-    server: Callable[[Meta, Meta], Meta] = lambda meta, mean: mean,
+    server: Server = TAKE_MEAN,
     at_once: int | None = None,
 ) -> Algorithm:
-    """Rounds of a client update; `server` makes the new model of the old one and the mean.
+    """Rounds of a client update; `server` makes the next model from the old one and the mean.
 
     `store` makes the rows of all clients at the start, `rows` reads and writes them. `at_once`
     clients run side by side, the others after them; None: on a processor as many as fit into its
@@ -168,12 +211,12 @@ def rounds(
 
     def first(params: Params, hyper: Hyper) -> RoundState:
         meta = init(params, hyper)
-        return RoundState(meta, store(meta))
+        return RoundState(meta, store(meta), server.init(meta))
 
     def step(
         state: RoundState, visit: Visit, hyper: Hyper, each: Each | None = None
     ) -> tuple[RoundState, Info]:
-        def client(row: Any, visit: Visit) -> tuple[Any, Any]:
+        def client(row: PyTree, visit: Visit) -> tuple[PyTree, PyTree]:
             turnout = visit.turnout
             if turnout is None:
                 done = update(state.meta, row, visit.task, None, hyper)
@@ -185,14 +228,15 @@ def rounds(
         go = _slices(state.meta, len(visit.ids), at_once) if each is None else each
         total, memory = go(client, rows, state.memory, visit)
         mean, loss = heard(total[:2], visit)
-        meta = server(state.meta, mean)
-        if visit.turnout is not None:  # where nobody answers the model stays
-            silence = (state.meta, over(len(visit.ids), total[2]))
-            meta, loss = where(jnp.any(visit.turnout.present), (meta, loss), silence)
+        meta, kept = server.step(state.server, state.meta, mean, hyper)
+        if visit.turnout is not None:  # where nobody answers the server keeps what it has
+            silence = (state.meta, state.server, over(len(visit.ids), total[2]))
+            answered = jnp.any(visit.turnout.present)
+            meta, kept, loss = where(answered, (meta, kept, loss), silence)
         moved = norm(optax.tree.sub(state.meta, meta))
-        return RoundState(meta, memory), Info(loss, moved)
+        return RoundState(meta, memory, kept), Info(loss, moved)
 
     anybody = jnp.zeros(1, jnp.int32)  # all begin alike
     row = lambda meta: jax.tree.map(lambda each: each[0], rows.read(store(meta), anybody))
-    parts, marks = Rounds(update, row, server), RoundState(meta=False, memory=True)
+    parts, marks = Rounds(update, row, server), RoundState(meta=False, memory=True, server=False)
     return Algorithm(first, step, need, need.visits or 1, rounds=parts, rows=marks)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
@@ -52,6 +51,17 @@ def equal_rows(params: Params, leaves: Leaves) -> Params:
     return jax.tree.map(lambda x, chosen: mean(x) if chosen else x, params, leaves(params))
 
 
+def pick(params: Params, chosen: PyTree[bool]) -> Personal:
+    """The chosen leaves, None in place of the others."""
+    return jax.tree.map(lambda x, keep: x if keep else None, params, chosen)
+
+
+def combine(first: PyTree, second: PyTree) -> PyTree:
+    """The leaves of the first tree, and where it has None those of the second."""
+    other = lambda a, b: b if a is None else a
+    return jax.tree.map(other, first, second, is_leaf=lambda x: x is None)
+
+
 Rates = Callable[[Int[Array, ""]], PyTree]  # number of the step -> step sizes, a tree like p
 
 
@@ -66,14 +76,15 @@ def _steps(
     rates_of: Callable[[Meta, Personal, Any, Hyper], Rates],
 ) -> Adapt:
     """k gradient steps on the chosen leaves, p <- p - rate * grad L(p; S), remembering k states."""
-    grad = curvature(lambda p, rest, samples: loss(eqx.combine(p, rest), samples))
+    grad = curvature(lambda p, rest, samples: loss(combine(p, rest), samples))
     whole = lambda meta: equal_rows(params_of(meta), tied)
 
     def start(meta: Meta) -> Personal:
-        return eqx.filter(whole(meta), leaves(params_of(meta)))
+        return pick(whole(meta), leaves(params_of(meta)))
 
     def apply(meta: Meta, samples: Any, hyper: Hyper) -> Personal:
-        p, rest = eqx.partition(whole(meta), leaves(params_of(meta)))
+        params, chosen = whole(meta), leaves(params_of(meta))
+        p, rest = pick(params, chosen), pick(params, jax.tree.map(lambda keep: not keep, chosen))
         rates = rates_of(meta, p, samples, hyper)
 
         def one(p: Personal, t: Int[Array, ""]) -> Personal:
@@ -86,7 +97,7 @@ def _steps(
         return jax.lax.scan(lambda p, t: (jax.checkpoint(one)(p, t), None), p, each)[0]
 
     def merge(meta: Meta, p: Personal) -> Params:
-        return eqx.combine(p, whole(meta))
+        return combine(p, whole(meta))
 
     return Adapt(init, start, apply, merge)
 
@@ -130,7 +141,7 @@ def _learned(
     """Steps whose sizes are learned: `like` shapes a leaf's log alpha, `at` reads it at step t."""
 
     def init(params: Params, hyper: Hyper) -> LearnedSteps:
-        p = eqx.filter(params, leaves(params))
+        p = pick(params, leaves(params))
         return LearnedSteps(params, jax.tree.map(lambda x: like(x) * jnp.log(hyper.alpha), p))
 
     def own(meta: LearnedSteps, p: Personal, samples: Any, hyper: Hyper) -> Rates:
@@ -196,7 +207,7 @@ def shrinking_steps(
     """
 
     def init(params: Params, hyper: Hyper) -> ShrinkingSteps:
-        p = eqx.filter(params, leaves(params))
+        p = pick(params, leaves(params))
         log_alpha = jax.tree.map(lambda x: jnp.ones_like(x) * jnp.log(hyper.alpha), p)
         return ShrinkingSteps(params, log_alpha, jnp.log(jnp.full_like(hyper.alpha, tau)))
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -124,5 +123,7 @@ def prototypes(features: Any, head: Callable[[Params], Any]) -> Adapt:
 
 
 def _with_head(params: Params, head: Callable[[Params], Any], p: LinearHead) -> Params:
+    import equinox as eqx
+
     where = lambda params: (head(params).weight, head(params).bias)
     return eqx.tree_at(where, params, (p.weight, p.bias))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from moml.algorithms.parts.task_map import Rows
 from moml.errors import ConfigError
 from moml.types import Hyper, Memory, Personal, Scalar
 
@@ -35,6 +36,9 @@ def put(rows: Any, ids: Ids, values: Any) -> Any:
     return jax.tree.map(
         lambda r, v: r.at[ids].set(v, mode="drop", unique_indices=True), rows, values
     )
+
+
+ROWS = Rows(take, put)  # of a store that holds rows as they are
 
 
 def moving_average(u: Personal, v: Personal, beta: Scalar) -> Personal:

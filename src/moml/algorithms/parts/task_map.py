@@ -6,52 +6,64 @@ runtimes bring their own, where every device goes through the tasks that it owns
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, ArrayLike, Float, PyTree
 
 from moml.types import Memory, Visit
 
-One = Callable[[Any, Visit], tuple[Any, Any]]
+Store = PyTree  # rows of all tasks, or () where nothing is kept
+One = Callable[[PyTree, Visit], tuple[PyTree, PyTree]]
 
 
 class Rows(NamedTuple):
     """How a store's rows are read and written, by ids; a `Memory` has both."""
 
-    read: Callable[[Any, Any], Any]
-    write: Callable[[Any, Any, Any], Any]
+    read: Callable[[Store, Array], PyTree]
+    write: Callable[[Store, Array, PyTree], Store]
 
 
-Each = Callable[[One, Any, Any, Visit], tuple[Any, Any]]  # one, rows, store, visit
+Each = Callable[[One, Rows | Memory, Store, Visit], tuple[PyTree, Store]]  # one, rows, store, visit
 
 
-def side_by_side(one: One, rows: Rows | Memory, store: Any, visit: Visit) -> tuple[Any, Any]:
+def side_by_side(one: One, rows: Rows | Memory, store: Store, visit: Visit) -> tuple[PyTree, Store]:
     """The sum over all visited tasks, and the store with what they keep."""
     each, kept = jax.vmap(one)(rows.read(store, visit.ids), visit)
     return added(each), rows.write(store, visit.ids, kept)
 
 
-def added(rows: Any) -> Any:
+def added(rows: PyTree) -> PyTree:
     """The sum over tasks, leaf by leaf."""
     return jax.tree.map(lambda x: jnp.sum(x, axis=0), rows)
 
 
-def over(count: Any, total: Any) -> Any:
+def over(count: ArrayLike, total: PyTree) -> PyTree:
     """A sum over `count` tasks becomes their mean."""
     return jax.tree.map(lambda x: x / jnp.asarray(count, x.dtype), total)
+
+
+def mean(rows: PyTree) -> PyTree:
+    """The mean over tasks, leaf by leaf."""
+    return jax.tree.map(lambda x: jnp.mean(x, axis=0), rows)
+
+
+def norm(tree: PyTree) -> Float[Array, ""]:
+    """The Euclidean norm, as products of vectors: XLA makes many small sums of the other form."""
+    return jnp.sqrt(optax.tree.vdot(tree, tree))
 
 
 def in_slices(size: int) -> Each:
     """`size` tasks side by side, then the next ones, in the last slice those that are left."""
 
-    def each(one: One, rows: Rows | Memory, store: Any, visit: Visit) -> tuple[Any, Any]:
+    def each(one: One, rows: Rows | Memory, store: Store, visit: Visit) -> tuple[PyTree, Store]:
         count = len(visit.ids)
         if size >= count:
             return side_by_side(one, rows, store, visit)
 
-        def some(carry: Any, visit: Visit) -> tuple[Any, None]:
+        def some(carry: PyTree, visit: Visit) -> tuple[PyTree, None]:
             total, store = carry
             more, store = side_by_side(one, rows, store, visit)
             return (optax.tree.add(total, more), store), None

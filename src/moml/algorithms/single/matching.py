@@ -34,7 +34,7 @@ def match_beta(
     for name, count in {"k": k, "shots": shots, "steps": steps}.items():
         check_count(name, count)
     if not visits > 0:
-        raise ConfigError(f"visits must be above 0; given {visits}")
+        raise ConfigError(f"visits must be above 0; got {visits}")
     least = max(0.1, math.sqrt(3 / visits)) if floor is None else floor
     rule = _both_ways(k, shots) if both_ways else 2 * k / (shots + k)
     return 1.0 if shots <= k else min(1.0, max(rule ** (2 - 1 / steps), least))

@@ -1,127 +1,193 @@
-"""The single-node methods: personal steps of B tasks side by side, their mean, an outer rule."""
+"""MOML: a memory of each task, as a moving average of its adapted points."""
 
-from typing import Any, NamedTuple
+import math
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Float
-
-from moml.algorithms.parts.personal import personal_step, pull_back, query
-from moml.algorithms.parts.task_map import Each, over, side_by_side
-from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Memory, Meta, Need, Params, Visit
-
-
-class State(NamedTuple):
-    """What the next step needs."""
-
-    meta: Meta
-    memory: Any
-    outer: Any
-
-
-class TwoBatches(NamedTuple):
-    """v2's batches in the paper: B' moves the memories, B gives the meta-gradient."""
-
-    memory: Any
-    meta: Any
-
-
-class Outcome(NamedTuple):
-    """What is summed over the tasks of a step."""
-
-    delta: Meta
-    loss: Float[Array, ""]
+from moml.algorithms.method import Method, factory
+from moml.algorithms.parts import memory as memories
+from moml.algorithms.parts.adapt import all_leaves
+from moml.algorithms.parts.choices import MEMORY_DTYPES, batch_size, by_steps, fixed_number, spec
+from moml.algorithms.parts.optimizer import has_rate, rates
+from moml.algorithms.parts.personal import both_ways as swapped
+from moml.algorithms.parts.personal import personal_step
+from moml.algorithms.signature import (
+    Chosen,
+    Count,
+    Curvature,
+    Function,
+    MemoryDtype,
+    NonNegative,
+    Optimizer,
+    Positive,
+    StepSizes,
+    Tied,
+    Weight,
+)
+from moml.algorithms.single.engine import TwoBatches, single_node
+from moml.algorithms.single.engine import two_batches as with_two_batches
+from moml.algorithms.single.matching import match_beta
+from moml.errors import ConfigError
+from moml.types import Loss, Need
 
 
-def _algorithm(adapt: Adapt, memory: Memory, outer: Any, step: Any, needs: Any) -> Algorithm:
-    def init(params: Params, hyper: Hyper) -> State:
-        meta = adapt.init(params, hyper)
-        return State(meta, memory.init(adapt.start(meta)), outer.init(meta))
+@factory
+def moml_v1(
+    loss: Loss,
+    *,
+    n: Count | None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    eta: Positive = 0.005,
+    beta: Weight = 0.3,
+    alpha: NonNegative = 0.01,
+    inner_steps: Count = 1,
+    curvature: Curvature = "exact",
+    leaves: Chosen = all_leaves,
+    tied: Tied = False,
+    step_sizes: StepSizes = "given",
+    adapt: Function | None = None,
+    optimizer: Optimizer = "sgd",
+    independent_hessian: bool = False,
+    both_ways: bool = False,
+    eager: bool = False,
+    memory_dtype: MemoryDtype = "float32",
+) -> Method:
+    """MOML v1: a moving average of each task's adapted points.
 
-    rows = State(meta=False, memory=memory.rows, outer=False)
-    return Algorithm(init, step, needs, fill=fill(adapt, memory), rows=rows)
+    u_i <- (1 - beta) u_i + beta A(w; S1),    w <- w - eta mean_i J_A(w; S2)' grad L_S3(u_i)
 
-
-def outer_step(outer: Any, meta: Meta, state: Any, delta: Meta, hyper: Hyper) -> tuple[Meta, Any]:
-    """w <- w - eta * direction(Delta)."""
-    update = optax.with_extra_args_support(outer).update
-    direction, state = update(delta, state, meta, gamma=hyper.gamma)
-    return jax.tree.map(lambda w, d: w - hyper.eta * d, meta, direction), state
-
-
-def _finish(
-    outer: Any, state: State, memory: Any, total: Outcome, count: int, hyper: Hyper
-) -> tuple[State, Info]:
-    delta, loss = over(count, total)
-    meta, outer_state = outer_step(outer, state.meta, state.outer, delta, hyper)
-    return State(meta, memory, outer_state), Info(loss, norm(delta))
-
-
-def mean(rows: Any) -> Any:
-    """The mean over tasks, leaf by leaf."""
-    return jax.tree.map(lambda x: jnp.mean(x, axis=0), rows)
-
-
-def norm(tree: Any) -> Any:
-    """The Euclidean norm, as products of vectors: XLA makes many small sums of the other form."""
-    return jnp.sqrt(optax.tree.vdot(tree, tree))
-
-
-def single_node(
-    loss: Loss, adapt: Adapt, memory: Memory, outer: Any, need: Need, visiting: Any = personal_step
-) -> Algorithm:
-    """One task batch an iteration: MAML, MOML v1, v2 as released, SCGD, NASA, and ours."""
-    visit_one = visiting(loss, adapt, memory)
-
-    def step(
-        state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side
-    ) -> tuple[State, Info]:
-        def one(row: Any, visit: Visit) -> tuple[Outcome, Any]:
-            done = visit_one(state.meta, row, visit.task, hyper)
-            return Outcome(done.delta, done.loss), done.u
-
-        store = memory.tick(state.memory, adapt.start(state.meta), hyper)
-        total, store = each(one, memory, store, visit)
-        return _finish(outer, state, store, total, len(visit.ids), hyper)
-
-    return _algorithm(adapt, memory, outer, step, need)
+    Examples
+    --------
+    >>> from moml.methods import moml_v1
+    >>> moml_v1(lambda w, x: (w - x) ** 2, n=25).hyper
+    Hyper(eta=0.005, beta=0.3, alpha=0.01)
+    """
+    if both_ways and independent_hessian:
+        raise ConfigError("independent_hessian must be false where both_ways is true: S2 is S1")
+    count, b = fixed_number(n), batch_size("tasks_per_step", tasks_per_step, 3, n)
+    adaptation = by_steps(
+        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
+    )
+    memory = MEMORY_DTYPES[memory_dtype].memory(memories.ema(count))
+    visiting = swapped if both_ways else personal_step
+    samples = spec(b, k, independent_hessian)
+    algorithm = single_node(loss, adaptation(inner_steps), memory, optimizer, samples, visiting)
+    hyper = rates(optimizer, eta=eta, beta=beta, alpha=alpha)
+    return Method(algorithm, adaptation, hyper, memory, options={"tasks_per_step": b})
 
 
-def two_batches(
-    loss: Loss, adapt: Adapt, memory: Memory, outer: Any, needs: TwoBatches
-) -> Algorithm:
-    """MOML v2 with the paper's two independent task batches (Algorithm 2)."""
+@factory
+def moml_v2(
+    loss: Loss,
+    *,
+    n: Count | None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    eta: Positive = 0.005,
+    beta: Weight = 0.1,
+    alpha: NonNegative = 0.01,
+    inner_steps: Count = 1,
+    curvature: Curvature = "exact",
+    leaves: Chosen = all_leaves,
+    tied: Tied = False,
+    step_sizes: StepSizes = "given",
+    adapt: Function | None = None,
+    optimizer: Optimizer = "sgd",
+    independent_hessian: bool = False,
+    eager: bool = False,
+    two_batches: bool = False,
+    direct: bool = False,
+    memory_dtype: MemoryDtype = "float32",
+) -> Method:
+    """MOML v2: the de-biased average, in which idle tasks move too.
 
-    def step(
-        state: State, visits: TwoBatches, hyper: Hyper, each: Each = side_by_side
-    ) -> tuple[State, Info]:
-        w = adapt.start(state.meta)
+    u_i <- (1 - beta) u_i + beta w + [i visited] (beta / p_i) (A(w; S1) - w),    p_i = B / n
 
-        def remember(row: Any, visit: Visit) -> tuple[tuple[()], Any]:
-            v = adapt.apply(state.meta, visit.task.support, hyper)
-            return (), memory.mix(row, w, v, hyper)
+    Parameters
+    ----------
+    two_batches : bool
+        Whether the memories have a task batch of their own, as in the paper.
+    direct : bool
+        Whether every memory is moved at every step, in O(n d); else lazily, with equal results.
 
-        def meta_gradient(u: Any, visit: Visit) -> tuple[Outcome, tuple[()]]:
-            _, pull = pull_back(adapt, state.meta, visit.task.hessian, hyper)
-            done = query(loss, adapt, state.meta, u, pull, visit.task.query)
-            return Outcome(done.delta, done.loss), ()
+    Examples
+    --------
+    >>> from moml.methods import moml_v2
+    >>> moml_v2(lambda w, x: (w - x) ** 2, n=25, tasks_per_step=5).hyper.beta
+    0.1
+    """
+    if direct and memory_dtype != "float32":
+        raise ConfigError(f"memory_dtype must be float32 where direct is true; got {memory_dtype}")
+    count, b = fixed_number(n), batch_size("tasks_per_step", tasks_per_step, 3, n)
+    adaptation = by_steps(
+        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
+    )
+    kind = memories.debiased_ema_direct if direct else memories.debiased_ema
+    memory = MEMORY_DTYPES[memory_dtype].memory(kind(count, b / count))
+    inner = adaptation(inner_steps)
+    if two_batches:
+        samples = TwoBatches(memory=Need(b, support=k), meta=Need(b, query=k, hessian=k))
+        algorithm = with_two_batches(loss, inner, memory, optimizer, samples)
+    else:
+        algorithm = single_node(loss, inner, memory, optimizer, spec(b, k, independent_hessian))
+    hyper = rates(optimizer, eta=eta, beta=beta, alpha=alpha)
+    return Method(algorithm, adaptation, hyper, memory, options={"tasks_per_step": b})
 
-        store = memory.tick(state.memory, w, hyper)
-        _, store = each(remember, memory, store, visits.memory)
-        asked = memory._replace(write=lambda store, *_: store)
-        total, _ = each(meta_gradient, asked, store, visits.meta)
-        return _finish(outer, state, store, total, len(visits.meta.ids), hyper)
 
-    return _algorithm(adapt, memory, outer, step, needs)
+@factory
+def moml(
+    loss: Loss,
+    *,
+    n: Count | None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    shots: Count | None = None,
+    test_steps: Count = 1,
+    iterations: Count | None = None,
+    eta: Positive = 0.005,
+    beta: Weight | None = None,
+    alpha: NonNegative = 0.01,
+    inner_steps: Count = 1,
+    curvature: Curvature = "exact",
+    leaves: Chosen = all_leaves,
+    tied: Tied = False,
+    step_sizes: StepSizes = "given",
+    adapt: Function | None = None,
+    optimizer: Optimizer = "adam",
+    both_ways: bool = True,
+    eager: bool = False,
+    memory_dtype: MemoryDtype = "float32",
+) -> Method:
+    """MOML as we recommend it: v1, exact, both ways, Adam, with beta matched to the users' shots.
 
+    beta = 2K / (shots + K) and its refinements, see `moml.match_beta`
 
-def fill(adapt: Adapt, memory: Memory) -> Any:
-    """Eager filling: one pass that writes u_i = A(w; S1) for the tasks of a visit."""
+    Parameters
+    ----------
+    shots : int
+        Samples that a user will adapt on.
+    test_steps : int
+        Steps that a user will adapt with. Also used to choose beta.
+    iterations : int
+        Length of the training, from which `moml.fit` gives it. Also used to choose beta.
+    beta : float
+        Weight of the newest point in a memory. By default it is matched to shots.
 
-    def filled(state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side) -> State:
-        adapted = lambda row, visit: ((), adapt.apply(state.meta, visit.task.support, hyper))
-        unread = memory._replace(read=lambda *_: ())
-        return state._replace(memory=each(adapted, unread, state.memory, visit)[1])
-
-    return filled
+    Examples
+    --------
+    >>> from moml.methods import moml
+    >>> round(moml(lambda w, x: (w - x) ** 2, n=25, shots=10).hyper.beta, 3)
+    0.317
+    """
+    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
+    if beta is None and shots is None:
+        raise ConfigError("moml matches beta to your users: give shots, their samples each")
+    if beta is None:
+        visits = math.inf if iterations is None else iterations * b / fixed_number(n)
+        beta = match_beta(k, shots or 1, steps=test_steps, visits=visits, both_ways=both_ways)
+    rate: dict[str, Any] = {} if has_rate(optimizer) else {"eta": eta}
+    return moml_v1(
+        loss, n=n, k=k, tasks_per_step=b, beta=beta, alpha=alpha, inner_steps=inner_steps,
+        curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt,
+        optimizer=optimizer, both_ways=both_ways, eager=eager, memory_dtype=memory_dtype, **rate,
+    )._replace(name="moml", options={"tasks_per_step": b})  # fmt: skip

@@ -1,19 +1,25 @@
-"""Reptile: move towards where the tasks' own training went."""
+"""Reptile: move towards where each task's training ends."""
 
 import optax
 
+from moml.algorithms.method import Method, factory
+from moml.algorithms.parts.adapt import all_leaves
+from moml.algorithms.parts.choices import batch_size, by_steps
 from moml.algorithms.parts.memory import none
-from moml.algorithms.parts.task_map import Each, over, side_by_side
-from moml.algorithms.single.moml import Outcome, State, norm, outer_step
+from moml.algorithms.parts.optimizer import Optimizer, optimizer_step, rates, transformation
+from moml.algorithms.parts.task_map import Each, norm, over, side_by_side
+from moml.algorithms.signature import Chosen, Count, NonNegative, Positive
+from moml.algorithms.signature import Optimizer as OptimizerOption
+from moml.algorithms.single.engine import Outcome, State
 from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Need, Params, Visit
 
 
-def reptile(loss: Loss, adapt: Adapt, outer: optax.GradientTransformation, need: Need) -> Algorithm:
+def reptile_steps(loss: Loss, adapt: Adapt, optimizer: Optimizer, need: Need) -> Algorithm:
     """w <- w + eta mean(v^(k) - w) after k inner steps, with S1 alone; its loss is that at v."""
 
     def init(params: Params, hyper: Hyper) -> State:
         meta = adapt.init(params, hyper)
-        return State(meta, (), outer.init(meta))
+        return State(meta, (), transformation(optimizer, hyper).init(meta))
 
     def step(
         state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side
@@ -25,7 +31,37 @@ def reptile(loss: Loss, adapt: Adapt, outer: optax.GradientTransformation, need:
             return Outcome(optax.tree.sub(meta, v), loss(v, visit.task.support)), ()
 
         delta, value = over(len(visit.ids), each(towards, none(), (), visit)[0])
-        meta, outer_state = outer_step(outer, meta, state.outer, delta, hyper)
-        return State(meta, (), outer_state), Info(value, norm(delta))
+        meta, kept = optimizer_step(optimizer, meta, state.optimizer, delta, hyper)
+        return State(meta, (), kept), Info(value, norm(delta))
 
     return Algorithm(init, step, need)
+
+
+@factory
+def reptile(
+    loss: Loss,
+    *,
+    n: Count | None = None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    eta: Positive = 0.05,
+    alpha: NonNegative = 0.01,
+    inner_steps: Count = 1,
+    leaves: Chosen = all_leaves,
+    optimizer: OptimizerOption = "sgd",
+) -> Method:
+    """Reptile: towards the end of each task's own training.
+
+    v = k steps from w on S1,    w <- w + eta mean_i (v - w)
+
+    Examples
+    --------
+    >>> from moml.methods import reptile
+    >>> reptile(lambda w, x: (w - x) ** 2, inner_steps=5).inner_steps
+    5
+    """
+    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
+    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
+    algorithm = reptile_steps(loss, adaptation(inner_steps), optimizer, Need(b, support=k))
+    hyper = rates(optimizer, eta=eta, alpha=alpha)
+    return Method(algorithm, adaptation, hyper, options={"tasks_per_step": b})

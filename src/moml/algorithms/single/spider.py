@@ -1,23 +1,37 @@
 """BSpiderBoost: now and then a large task batch, in between the same tasks at two points."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
 
+from moml.algorithms.method import Method, factory
+from moml.algorithms.parts.adapt import all_leaves
+from moml.algorithms.parts.choices import batch_size, by_steps, spec
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.personal import personal_step
-from moml.algorithms.parts.task_map import Each, over, side_by_side
-from moml.algorithms.single.moml import Outcome, norm
+from moml.algorithms.parts.task_map import Each, norm, over, side_by_side
+from moml.algorithms.signature import (
+    Chosen,
+    Count,
+    Curvature,
+    Function,
+    NonNegative,
+    Positive,
+    StepSizes,
+    Tied,
+)
+from moml.algorithms.single.engine import Outcome
 from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Meta, Need, Params, Task, Visit
 
 
 class Cycle(NamedTuple):
     """One cycle of q iterations: a large batch of N1 tasks, then q - 1 batches of N2."""
 
-    large: Any
-    small: Any
+    large: PyTree
+    small: PyTree
 
 
 class SpiderState(NamedTuple):
@@ -31,7 +45,7 @@ def same(task: Task) -> tuple[Task, Task]:
     return task, task
 
 
-def bspiderboost(
+def spider_steps(
     loss: Loss, adapt: Adapt, needs: Cycle, points: Callable[[Task], tuple[Task, Task]] = same
 ) -> Algorithm:
     """z = Delta(w_t; N1) every q iterations, else z <- z + Delta(w_t; N2) - Delta(w_{t-1}; N2).
@@ -56,7 +70,7 @@ def bspiderboost(
     ) -> tuple[SpiderState, Info]:
         first = estimate(state.meta, cycle.large, hyper, each)
 
-        def correct(carry: Any, visit: Visit) -> Any:
+        def correct(carry: PyTree, visit: Visit) -> tuple[PyTree, Float[Array, ""]]:
             before, meta, z = carry
             at_here, at_there = (visit._replace(task=task) for task in points(visit.task))
             here = estimate(meta, at_here, hyper, each)
@@ -77,3 +91,52 @@ def bspiderboost(
     small: Need | None = needs.small
     q = 1 if small is None or small.times is None else 1 + small.times
     return Algorithm(init, step, needs, iterations=q)
+
+
+@factory
+def bspiderboost(
+    loss: Loss,
+    *,
+    n: Count | None = None,
+    k: Count = 1,
+    tasks_per_step: Count | None = None,
+    large_tasks: Count | None = None,
+    period: Count = 3,
+    eta: Positive = 0.001,
+    alpha: NonNegative = 0.01,
+    inner_steps: Count = 1,
+    curvature: Curvature = "exact",
+    leaves: Chosen = all_leaves,
+    tied: Tied = False,
+    step_sizes: StepSizes = "given",
+    adapt: Function | None = None,
+    independent_hessian: bool = False,
+) -> Method:
+    """BSpiderBoost: a large task batch every q iterations, corrected in between.
+
+    z = Delta(w_t; N1) every q iterations, else z <- z + Delta(w_t; N2) - Delta(w_{t-1}; N2)
+    w <- w - eta z
+
+    Parameters
+    ----------
+    large_tasks : int
+        Tasks in a large batch, N1; at most n. By default 10.
+    period : int
+        Iterations from one large batch to the next, q.
+
+    Examples
+    --------
+    >>> from moml.methods import bspiderboost
+    >>> bspiderboost(lambda w, x: (w - x) ** 2, period=5).algorithm.iterations
+    5
+    """
+    adaptation = by_steps(
+        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
+    )
+    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
+    large = batch_size("large_tasks", large_tasks, 10, n)
+    small = spec(b, k, independent_hessian)._replace(times=period - 1) if period > 1 else None
+    cycle = Cycle(spec(large, k, independent_hessian), small)
+    algorithm = spider_steps(loss, adaptation(inner_steps), cycle)
+    used = {"tasks_per_step": b, "large_tasks": large}
+    return Method(algorithm, adaptation, Hyper(eta=eta, alpha=alpha), options=used)

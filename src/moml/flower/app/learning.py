@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.algorithms.recipes import Method
+from moml.algorithms.method import Method
 from moml.config.build import build, client_net, table_net
 from moml.config.config import Config, classifies, method_options
 from moml.config.problems import Clients, Table
@@ -149,9 +149,10 @@ def server_of(config: Config) -> Server:
         return np.asarray(visit.ids), present
 
     meta = jax.jit(lambda: chosen.algorithm.init(params, hyper).meta)()
-    mix = jax.jit(parts_of(chosen).server)
+    rule = parts_of(chosen).server
+    mix = jax.jit(lambda meta, mean: rule.step(rule.init(meta), meta, mean, hyper)[0])
     metric = "test_accuracy" if classifies(problem) else "test_error"
-    return Server(n, meta, cohort, mix, bool(config.weighted), metric)
+    return Server(n, meta, cohort, mix, bool(config.option("weighted")), metric)
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from moml.algorithms.recipes import method
 from moml.config.config import Config, kind_of, method_options
+from moml.methods import method
 from moml.runtime.account import cost
 from moml.training.rows import result_row
 
@@ -22,7 +22,7 @@ def result_rows(config: Config, rounds: Sequence[Row]) -> list[Row]:
     rows, clients, seconds = [], 0, 0.0
     for told in rounds:
         clients, seconds = clients + told["answered"], seconds + told["seconds"]
-        setting = {"k": config.k, "shots": config.shots, "steps": config.test_steps}
+        setting = {"k": config.option("k"), "shots": config.shots, "steps": config.test_steps}
         setting |= {"round": told["round"], "clients": told["answered"], "seed": config.seed}
         if told["epsilon"] is not None:
             setting["epsilon"] = told["epsilon"]

@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import Strategy
 
 from moml.config.config import changed
 from moml.config.toml import dump, parse
-from moml.errors import CheckpointError, ConfigError
+from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.flower.app.learning import Server, server_of
 from moml.flower.app.nodes import Nodes, exchange, wait
 from moml.flower.app.privacy import Ledger
@@ -185,6 +185,8 @@ def run_token(settings: Settings, out: Path) -> str:
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
         config, token = parse(old["config"], str(path)), str(old["run"])
+    except MomlError:
+        raise
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"cannot read {path}: {error}") from error
     now = replace(settings.config, iterations=config.iterations)  # there may be more rounds

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from moml.algorithms.recipes import RECIPES
-from moml.config.config import Config, check
+from moml.config.config import Config, check, options_of, with_method
 from moml.config.problems import Episodes, one_of
 from moml.config.starts import STARTS
 from moml.config.toml import parse
 from moml.errors import ConfigError, check_count
+from moml.methods import METHODS
 
 START = "synthetic-clients"
 ACTIONS = {"": "train", "server": "train", "client": "train.clipped", "local": "train.noised"}
@@ -104,11 +104,11 @@ def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
     named = STARTS.get(text.strip() or START)
     config = parse(text, "config") if named is None else named
     if method:
-        config = replace(config, method=method)
+        config = with_method(config, method)
     if check_count("rounds", rounds, least=0):
         config = replace(config, iterations=rounds * local_steps(config))
-    federated = [name for name in RECIPES if RECIPES[name].work is not None]
-    if config.method in RECIPES and config.method not in federated:
+    federated = [name for name in METHODS if "local_steps" in options_of(name)]
+    if config.method in METHODS and config.method not in federated:
         raise ConfigError(f"{config.method} has no rounds; allowed: {', '.join(federated)}")
     if isinstance(config.problem, Episodes):
         raise ConfigError(
@@ -119,7 +119,7 @@ def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
 
 def local_steps(config: Config) -> int:
     """H."""
-    return 5 if config.local_steps is None else config.local_steps
+    return config.option("local_steps")
 
 
 def node_of(node: Mapping[str, Any]) -> Node:
@@ -149,7 +149,7 @@ def _privacy(given: Mapping[str, Any], config: Config) -> Privacy | None:
     if not where:
         return None
     for name in ("weighted", "dropout"):
-        if getattr(config, name):
+        if config.option(name):
             raise ConfigError(f"privacy counts every client alike, and each: leave out {name}")
     delta = _positive("delta", given["delta"])
     if delta >= 1:

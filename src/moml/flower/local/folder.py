@@ -83,7 +83,7 @@ def init(
     """Create the folder of a federation; it must be new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} is not empty; give a new folder")
-    if config.memory == "disk" or config.memory_dtype == "bfloat16":
+    if config.memory == "disk" or config.option("memory_dtype") == "bfloat16":
         raise ConfigError(
             "nodes keep their clients' memories: leave out memory = disk, memory_dtype = bfloat16"
         )

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
-from moml.algorithms.federated.fedavg import fedavg
+from moml.algorithms.federated.fedavg import fedavg_update
 from moml.algorithms.federated.rounds import RoundState
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import Schedule
-from moml.algorithms.recipes import Method, method
-from moml.algorithms.single.moml import mean, norm
+from moml.algorithms.parts.task_map import mean, norm
 from moml.errors import ConfigError
+from moml.methods import method
 from moml.paper.cells import Grid, choose
 from moml.paper.federated.released import builder, one_draw
 from moml.types import Algorithm, Hyper, Info, Loss, Need, Params, Record, Visit
@@ -209,7 +210,7 @@ def with_quirks(chosen: Method, cell: Cell) -> Method:
 
 def alone(loss: Loss, need: Need, h: int) -> Algorithm:
     """Every client on its own, all from one start: H times w_i <- w_i - eta grad L_S(w_i)."""
-    update = fedavg(loss)
+    update = fedavg_update(loss)
 
     def first(params: Params, hyper: Hyper) -> RoundState:
         each = lambda x: jnp.broadcast_to(x, (need.tasks, *x.shape))
@@ -227,7 +228,7 @@ def alone(loss: Loss, need: Need, h: int) -> Algorithm:
 def decays_twice(iterations: int) -> Schedule:
     """eta / 10 at 50 % and again at 75 %: in the released code, but never reached there.
 
-    >>> at = lambda t: float(decays_twice(100)(Hyper(1.0), jnp.array(t)).eta)
+    >>> at = lambda t: float(decays_twice(100)(Hyper(eta=1.0), jnp.array(t)).eta)
     >>> [round(at(t), 3) for t in (49, 50, 75)]
     [1.0, 0.1, 0.01]
     """

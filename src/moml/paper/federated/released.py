@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from moml.algorithms.federated.fedavg import fedavg
-from moml.algorithms.federated.local import localmoml, per_fedavg
+from moml.algorithms.federated.fedavg import fedavg_update
+from moml.algorithms.federated.local import localmoml_update, per_fedavg_update
 from moml.algorithms.federated.rounds import RoundState, Update, local_steps
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.parts.curvature import first_order
 from moml.algorithms.parts.personal import Step
-from moml.algorithms.single.moml import mean, norm
+from moml.algorithms.parts.task_map import mean, norm
 from moml.models.networks import Model
 from moml.types import Algorithm, Hyper, Info, Key, Loss, Meta, Need, Params, Task, Visit
 
@@ -172,9 +172,9 @@ def builder(name: str, prox: float, prox_steps: int) -> Callable[[Loss], Update]
     one_step = lambda loss: gradient_steps(loss, 1, curvature=first_order)
     match name:
         case "per-fedavg":
-            return lambda loss: per_fedavg(loss, one_step(loss))
+            return lambda loss: per_fedavg_update(loss, one_step(loss))
         case "localmoml":
-            return lambda loss: localmoml(loss, one_step(loss))
+            return lambda loss: localmoml_update(loss, one_step(loss))
         case "pfedme":
             return lambda loss: stale_pfedme(loss, prox, prox_steps)
-    return fedavg
+    return fedavg_update

@@ -13,10 +13,11 @@ import numpy as np
 import optax
 from jaxtyping import Float, Int, PyTree
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.adapt import gradient_steps, named
 from moml.algorithms.parts.schedule import Schedule, cosine, decay_at
-from moml.algorithms.recipes import Method, method
 from moml.errors import ConfigError
+from moml.methods import method
 from moml.paper.cells import CONTROLS, Training, choose, compose, iterations_of, step_sizes, train
 from moml.paper.oneshot.tasks import SETTINGS, SPLIT, Problem, Setting, accuracies, nearest_image
 from moml.paper.protocols import PROTOCOLS, Protocol, Steps
@@ -113,12 +114,12 @@ def plan_of(cell: Cell, problem: Problem, budget: int | None = None) -> Plan:
         return tuned_plan(tuned()[cell.dataset][cell.method], problem, budget)
     p, name, setting = cell.switches, cell.method, cell.setting
     steps = setting.named.get(name, Steps(setting.named["maml"].eta))
-    proto = {"features": problem.net.features, "outer": None} if name == "protonet" else {}
+    proto = {"features": problem.net.features, "optimizer": "sgd"} if name == "protonet" else {}
     shape = {"n": problem.train.n, "tasks_per_step": 1, "k": 1}
     chosen = compose(name, problem.loss, p, **shape, **proto)
     budget = setting.iterations if budget is None else budget
     iterations = iterations_of(name, budget, tasks=1, n=setting.train)
-    grid = step_sizes(name, steps, p)
+    grid = step_sizes(name, chosen, steps, p)
     later = decay_at(int((0.5 if proto else 0.75) * iterations))
     if proto:
         return Plan(chosen, grid, iterations, later, chosen.adaptation(1))
@@ -134,8 +135,9 @@ def not_step_sizes(meta: Meta) -> PyTree[bool]:
 def tuned_plan(how: Tuned, problem: Problem, budget: int | None = None) -> Plan:
     """Adam with a cosine schedule; classes start equal, step sizes learned by layer and step."""
     decay = optax.add_decayed_weights(how.decay, mask=not_step_sizes)
+    adam = lambda eta: optax.chain(optax.scale_by_adam(), decay, optax.scale_by_learning_rate(eta))
     shape: dict[str, Any] = {
-        "n": problem.train.n, "k": 1, "outer": optax.chain(optax.scale_by_adam(), decay),
+        "n": problem.train.n, "k": 1, "optimizer": adam,
         "tasks_per_step": min(how.tasks_per_step, problem.train.n or 1),
     }  # fmt: skip
     iterations = how.iterations if budget is None else budget
@@ -149,6 +151,7 @@ def tuned_plan(how: Tuned, problem: Problem, budget: int | None = None) -> Plan:
         return Plan(chosen, grid | {"alpha": [0.0]}, iterations, schedule, test, how.alpha)
     if how.method == "protonet":
         shape["features"] = problem.net.features
+        del grid["alpha"]  # the adaptation takes no gradient step
     else:
         shape |= {"inner_steps": how.inner_steps, "step_sizes": "layer", "tied": tied,
                   "leaves": named(how.leaves), "shots": 1, "test_steps": how.inner_steps,

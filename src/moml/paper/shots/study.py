@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.random import uniform
 from jaxtyping import Array, Float
 
@@ -172,7 +171,7 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
         "moml-v1", LOSS, NET.init, place.tasks(), seeds=plan.seeds,
         grid={"beta": betas, "eta": plan.etas}, iterations=place.iterations,
         schedule=decay_at(place.iterations * 3 // 4), progress=progress, k=place.k,
-        both_ways=plan.both_ways, outer=optax.scale_by_adam(),
+        both_ways=plan.both_ways, optimizer="adam",
     )  # fmt: skip
     score, _ = tests(place, plan.steps)
     errors = np.asarray(score(done.run.meta), float)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import optax
 
 from moml.algorithms.parts.schedule import constant, decay_at
 from moml.algorithms.single.matching import match_beta
@@ -22,7 +21,7 @@ from moml.types import Record
 
 ETA = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
 BETA = [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0]
-ADAM = {"outer": optax.scale_by_adam()}
+ADAM = {"optimizer": "adam"}
 KEYS = {"test", "steps", "tables"}  # of the file
 
 

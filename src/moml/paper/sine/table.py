@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import constant, decay_at
-from moml.algorithms.recipes import Method
 from moml.errors import ConfigError
 from moml.paper.cells import CONTROLS, Curve, choose, iterations_of, step_sizes, train
 from moml.paper.cells import compose as composed
@@ -141,9 +141,9 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     iterations = iterations_of(cell.method, budget, tasks=B, n=N)
     a_call = chosen.algorithm.iterations
     calls = -(-iterations // a_call)  # of `step`
-    grid = step_sizes(cell.method, cell.steps, p)
+    grid = step_sizes(cell.method, chosen, cell.steps, p)
     if cell.method == "moml":
-        grid["beta"] = [chosen.beta]
+        grid["beta"] = [chosen.hyper.beta]
     later = decay_at(max(0, int(0.75 * calls) - 1) * a_call)
     init, objective = recorded_init() if p.shared_init else None, objective_of()
     done = train(
@@ -154,7 +154,7 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     )  # fmt: skip
     run, after = done.run, calls - done.curve[0][0] if done.curve else 0
     test = error_on_five_waves() if p.five_waves else unseen_error(FINAL)
-    beta = round(float(np.asarray(run.hyper.beta)[0]), 6)
+    beta = round(float(np.asarray(run.hyper._asdict().get("beta", [1.0]))[0]), 6)
     row = result_row(
         table="sine", dataset="sine", setting={"k": cell.k, "eta": cell.steps.eta, "beta": beta},
         method=cell.method, protocol=cell.protocol, metric="test_error",

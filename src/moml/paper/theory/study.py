@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import beta_follows_eta
-from moml.algorithms.recipes import Method, method
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
 from moml.algorithms.single.theory import check_eta0, theoretical_steps
 from moml.errors import ConfigError, check_count
+from moml.methods import method
 from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
 from moml.runtime import simulate
-from moml.training.check import make_hyper
 from moml.training.compose import run_key
 from moml.training.loop import TrainingInfo, loop, members, side_by_side
 from moml.training.rows import result_row
@@ -41,7 +41,7 @@ def fixed(eta: float) -> float:
 
 def scheduled(eta: float) -> float:
     """The paper's schedule, beta = .02 (eta / .002)^(2/3)."""
-    return float(beta_follows_eta(ETA, BETA)(Hyper(jnp.asarray(eta)), jnp.zeros((), int)).beta)
+    return float(beta_follows_eta(ETA, BETA)(Hyper(eta=jnp.asarray(eta)), jnp.zeros((), int)).beta)
 
 
 class Line(NamedTuple):
@@ -184,8 +184,11 @@ def measure(
         began = time.monotonic()
         etas = [eta for eta, many in plan.items() if many == iterations]
         cells = [(line, eta, *steps_of(line, eta, p)) for line in lines for eta in etas]
-        each = [make_hyper(c, u["beta"], 1.0, line.gamma, float) for line, _, u, c in cells]
-        hyper = jax.tree.map(lambda *values: jnp.repeat(jnp.stack(values), seeds), *each)
+        each = [
+            Hyper(eta=float(c), beta=float(u["beta"]), alpha=1.0, gamma=line.gamma)
+            for line, _, u, c in cells
+        ]
+        hyper = jax.tree.map(lambda *values: jnp.repeat(jnp.asarray(values, float), seeds), *each)
         keys = jax.vmap(run_key)(jnp.tile(jnp.arange(seeds), len(cells)))
         length = max(1, round(iterations * as_v1 / POINTS))
         seen, tracked = train(hyper, keys, length)

@@ -8,10 +8,10 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
-from moml.algorithms.recipes import RECIPES
 from moml.config.config import Config, classifies, kind_of
 from moml.config.problems import Problem, Table
 from moml.errors import CheckpointError, ConfigError, DataError, check_count
+from moml.methods import summary as summary
 from moml.runs.record import record_of
 from moml.storage.folder import in_use
 from moml.storage.manifest import flaw
@@ -124,11 +124,6 @@ class Tabled(NamedTuple):
 
 
 Run = Trained | Swept | Tabled
-
-
-def summary(method: str) -> str:
-    """A method in one line."""
-    return RECIPES[method].summary
 
 
 def read_run(folder: Path, name: str) -> Run:

@@ -27,7 +27,7 @@ def clause(text: str) -> str:
 
 def fields_of(config: Config) -> Record:
     """Every setting that has a value, by name."""
-    own = {name: value for name, value in vars(config).items() if name not in KEPT_APART}
+    own = {name: value for name, value in config.flat().items() if name not in KEPT_APART}
     task = {f"problem.{name}": value for name, value in vars(config.problem).items()}
     every = {"problem.kind": kind_of(config.problem)} | task | own
     return {name: value for name, value in every.items() if value is not None}

@@ -1,0 +1,163 @@
+"""A composed method, and the decorator that makes one of a function with keywords."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from textwrap import fill
+from typing import Any, NamedTuple, TypeVar
+
+from moml.algorithms.parts import memory as memories
+from moml.algorithms.signature import Adaptation, checked, keywords, parameters, sections, unknown
+from moml.errors import ConfigError
+from moml.types import Algorithm, Hyper, Memory
+
+Factory = Callable[..., "Method"]
+F = TypeVar("F", bound=Factory)
+
+
+class Work(NamedTuple):
+    """Gradient evaluations of one client, on a batch each."""
+
+    gradients: int  # in a local step
+    products: int = 0  # Hessian-vector products in a local step
+    begin: int = 0  # gradients at the start of a round
+
+
+class Method(NamedTuple):
+    """A composed method, with the parts that people ask for by themselves."""
+
+    algorithm: Algorithm
+    adaptation: Adaptation  # the method's adaptation, with so many steps
+    hyper: Hyper  # the defaults of its traced numbers
+    memory: Memory = memories.none()
+    work: Work | None = None  # of a client in a round, where there are rounds
+    options: Mapping[str, Any] = {}  # its keywords with the values in use; filled by `factory`
+    name: str = ""
+
+    @property
+    def n(self) -> int | None:
+        """Tasks in all; None for a stream without end."""
+        return self.options.get("n")
+
+    @property
+    def k(self) -> int:
+        """Samples in each of S1, S2, S3."""
+        return self.options.get("k", 1)
+
+    @property
+    def inner_steps(self) -> int:
+        """Gradient steps of one adaptation."""
+        return self.options.get("inner_steps", 1)
+
+    @property
+    def eager(self) -> bool:
+        """Whether all memories are filled before training."""
+        return self.options.get("eager", False)
+
+    @property
+    def at_once(self) -> int | None:
+        """Clients that run side by side; None: as many as is best."""
+        return self.options.get("at_once")
+
+
+# Help for keywords that many methods share. A method's own docstring comes first.
+SHARED = {
+    "loss": "`loss(params, batch)`, one floating-point number.",
+    "n": "Tasks in all; None for a stream without end.",
+    "k": "Samples in each of S1, S2, S3; in episodes, of each class.",
+    "tasks_per_step": "Tasks in a step, clients in a round, B; at most n. By default 3.",
+    "eta": "Outer step size.",
+    "alpha": "Inner step size.",
+    "beta": "Weight of the newest point in a memory.",
+    "inner_steps": "Gradient steps of one adaptation.",
+    "curvature": "How the adaptation is differentiated: exact, first-order or finite-difference.",
+    "leaves": 'Which parameters adapt, such as `moml.parts.named("head")`. By default all.',
+    "tied": "Whether all classes start with the same output weights, so that their order does not "
+    "matter: true, or a function that chooses these leaves.",
+    "step_sizes": "Step sizes of the adaptation: given (alpha), or learned from there by parameter "
+    "or by layer and step.",
+    "adapt": "Another adaptation: a function of the number of steps, see `moml.parts`.",
+    "optimizer": "Outer optimizer: sgd or adam with step size eta; in Python also a function "
+    "eta -> optax transformation, or an optax transformation with its learning rate inside.",
+    "independent_hessian": "Whether S2 is drawn apart from S1, as in the paper.",
+    "both_ways": "Whether S1 and S3 swap roles in a second pass: twice the work, less noise.",
+    "eager": "Whether all memories are filled before training.",
+    "memory_dtype": "Memories in float32, or in bfloat16 for half the bytes.",
+    "local_steps": "Local steps of a client in a round, H.",
+    "dropout": "Probability that a client's answer is lost.",
+    "straggle": "Probability that a client does only 1 to H - 1 local steps.",
+    "weighted": "Whether clients count by their numbers of samples in the server's mean.",
+    "at_once": "Clients that run side by side. By default all of a round; on a CPU those whose "
+    "models fit into its cache.",
+}
+BOTH = "optimizer must be a function eta -> transformation where eta is given; got a transformation"
+SERVER = "The server's optax transformation, applied to w - mean. By default it takes the mean."
+RETURNS = "Method\n    The composed method: give it to `moml.fit` or `moml.sweep`.\n"
+
+
+def factory(function: F) -> F:
+    """Decorate a function that composes a method from a loss and keywords.
+
+    Keywords are checked against their annotations (see `moml.parts`), the method gets the
+    function's name and its keywords' values, the docstring gets help for shared keywords.
+
+    Parameters
+    ----------
+    function : callable
+        `function(loss, *, n, k=1, ...)`, a `Method`.
+
+    Returns
+    -------
+    callable
+        The same function with checks; `moml.fit` takes it in place of a name.
+    """
+    name = function.__name__.replace("_", "-")
+    known = keywords(function)
+
+    @wraps(function)
+    def composed(loss: Callable[..., Any], **given: Any) -> Method:
+        for option in given:
+            if option not in known:
+                raise unknown(name, option, known)
+        for option, keyword in known.items():
+            if keyword.required and option not in given:
+                raise ConfigError(f"{name} needs {option}: {keyword.help or 'it has no default'}")
+        values = {o: checked(o, known[o], value) for o, value in given.items()}
+        made = function(loss, **values)
+        if "eta" in given and not hasattr(made.hyper, "eta"):
+            raise ConfigError(BOTH)
+        used = {option: keyword.default for option, keyword in known.items()} | values
+        traced = {o: value for o, value in made.hyper._asdict().items() if o in known}
+        return made._replace(options=used | dict(made.options) | traced, name=made.name or name)
+
+    composed.__doc__ = _documented(function)
+    composed.checked = True  # type: ignore[attr-defined]
+    return composed  # type: ignore[return-value]
+
+
+def _documented(function: Factory) -> str:
+    """The docstring with help for all parameters, and with what is returned."""
+    parts, own = sections(function.__doc__ or ""), parameters(function.__doc__ or "")
+    if "" not in parts or not parts[""]:
+        return ""
+    lines = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        text = own.get(name, SHARED.get(name, ""))
+        default = parameter.default
+        kind = "optional" if default is None or callable(default) else f"default {default!r}"
+        kind = "required" if default is inspect.Parameter.empty else kind
+        lines.append(f"{name} : {kind}\n{_indented(text)}\n")
+    rest = {"Parameters": "".join(lines), "Returns": RETURNS} | {
+        title: text for title, text in parts.items() if title and title != "Parameters"
+    }
+    head = parts[""].rstrip()
+    return head + "".join(f"\n\n{t}\n{'-' * len(t)}\n{x.rstrip()}" for t, x in rest.items()) + "\n"
+
+
+def _indented(text: str) -> str:
+    return fill(text, 96, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def summary(made_by: Factory) -> str:
+    """The first line of a factory's docstring."""
+    return (made_by.__doc__ or "").strip().partition("\n")[0]

@@ -1,0 +1,79 @@
+"""Optimizers of the outer loop: optax transformations, with their learning rate inside or not."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Int, PyTree
+
+from moml.types import Hyper, Meta, Scalar, State
+
+OPTIMIZERS = {"sgd": optax.sgd, "adam": optax.adam}
+Optimizer = str | optax.GradientTransformation | Callable[[Scalar], optax.GradientTransformation]
+
+
+def has_rate(optimizer: Optimizer) -> bool:
+    """Whether an optimizer is a whole transformation: its learning rate is not eta then."""
+    return isinstance(optimizer, optax.GradientTransformation)
+
+
+def rates(optimizer: Optimizer, *, eta: float, **others: float) -> Hyper:
+    """The traced numbers of a method: eta is one unless the optimizer has its learning rate."""
+    return Hyper(**others) if has_rate(optimizer) else Hyper(eta=eta, **others)
+
+
+def transformation(optimizer: Optimizer, hyper: Hyper) -> optax.GradientTransformationExtraArgs:
+    """The optax transformation at these hyper-parameters.
+
+    >>> sgd = transformation("sgd", Hyper(eta=0.5))
+    >>> float(sgd.update(jnp.array(2.0), sgd.init(jnp.array(0.0)))[0])
+    -1.0
+    """
+    if isinstance(optimizer, str):
+        optimizer = OPTIMIZERS[optimizer]
+    if not isinstance(optimizer, optax.GradientTransformation):
+        optimizer = optimizer(hyper.eta)
+    return optax.with_extra_args_support(optimizer)
+
+
+def optimizer_step(
+    optimizer: Optimizer, meta: Meta, state: State, delta: Meta, hyper: Hyper
+) -> tuple[Meta, State]:
+    """w <- w + update(Delta), for SGD w - eta Delta; hyper-parameters are its extra arguments."""
+    update = transformation(optimizer, hyper).update
+    move, state = update(delta, state, meta, **hyper._asdict())
+    return optax.apply_updates(meta, move), state
+
+
+class NasaState(NamedTuple):
+    """The averaged gradient, and how many gradients went into it."""
+
+    z: PyTree
+    steps: Int[Array, ""]
+
+
+def nasa_average() -> optax.GradientTransformationExtraArgs:
+    """NASA's averaged gradient: z <- (1 - gamma) z + gamma Delta, started at the first Delta."""
+
+    def init(params: PyTree) -> NasaState:
+        return NasaState(optax.tree.zeros_like(params), jnp.zeros((), jnp.int32))
+
+    def update(
+        delta: PyTree,
+        state: NasaState,
+        params: PyTree = None,
+        *,
+        gamma: Scalar = 1.0,
+        **extra: Scalar,
+    ) -> tuple[PyTree, NasaState]:
+        weight = jnp.where(state.steps > 0, gamma, jnp.ones_like(gamma))
+        z = optax.incremental_update(delta, state.z, weight)
+        return z, NasaState(z, state.steps + 1)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def averaged_sgd(eta: Scalar) -> optax.GradientTransformation:
+    """NASA's step: w <- w - eta z, z being the averaged gradient."""
+    return optax.chain(nasa_average(), optax.scale_by_learning_rate(eta))
