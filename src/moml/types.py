@@ -88,7 +88,7 @@ class Need(NamedTuple):
 class Hyper:
     """Hyper-parameters of a method: numbers that are traced, and so swept and scheduled.
 
-    PyTree names may be given; they are static, the numbers are the leaves of a pytree.
+    Any names may be given; they are static, the numbers are the leaves of a pytree.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Hyper:
 
 
 class Adapt(NamedTuple):
-    """An adaptation A. PyTree differentiable map will do; see `moml.algorithms.parts.adapt`."""
+    """An adaptation A. Any differentiable map will do; see `moml.algorithms.parts.adapt`."""
 
     init: Callable[[Params, Hyper], Meta]
     start: Callable[[Meta], Personal]  # w, seen as personal parameters
