@@ -100,38 +100,38 @@ class Hyper:
     Hyper(eta=0.2, beta=0.5)
     """
 
-    def __init__(self, **values: Any):
+    def __init__(self, **values: PyTree):
         self.__dict__.update(values)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> PyTree:
         raise AttributeError(f"Hyper has {', '.join(self.__dict__) or 'no numbers'}; got {name}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: PyTree) -> None:
         raise AttributeError("Hyper is immutable: use _replace")
 
     def __repr__(self) -> str:
         return f"Hyper({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Hyper) and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _asdict(self) -> dict[str, Any]:
+    def _asdict(self) -> dict[str, PyTree]:
         """The numbers by name."""
         return dict(self.__dict__)
 
-    def _replace(self, **values: Any) -> "Hyper":
+    def _replace(self, **values: PyTree) -> "Hyper":
         """The same hyper-parameters with some of them changed."""
         return Hyper(**self.__dict__ | values)
 
-    def tree_flatten_with_keys(self) -> tuple[list[tuple[Any, Any]], tuple[str, ...]]:
+    def tree_flatten_with_keys(self) -> tuple[list[tuple[object, PyTree]], tuple[str, ...]]:
         """The numbers with their paths, in alphabetical order, and their names."""
         names = tuple(sorted(self.__dict__))
         return [(jax.tree_util.GetAttrKey(n), self.__dict__[n]) for n in names], names
 
     @classmethod
-    def tree_unflatten(cls, names: tuple[str, ...], values: Iterable[Any]) -> "Hyper":
+    def tree_unflatten(cls, names: tuple[str, ...], values: Iterable[PyTree]) -> "Hyper":
         """The inverse of `tree_flatten_with_keys`."""
         return cls(**dict(zip(names, values, strict=True)))
 
@@ -141,21 +141,21 @@ class Adapt(NamedTuple):
 
     init: Callable[[Params, Hyper], Meta]
     start: Callable[[Meta], Personal]  # w, seen as personal parameters
-    apply: Callable[[Meta, Any, Hyper], Personal]  # A(w; S)
+    apply: Callable[[Meta, PyTree, Hyper], Personal]  # A(w; S)
     merge: Callable[[Meta, Personal], Params]  # what the loss takes
 
 
 class Memory(NamedTuple):
     """The store M of all tasks' memories, and what one visit does to one of them."""
 
-    init: Callable[[Personal], Any]
-    tick: Callable[[Any, Personal, Hyper], Any]  # what a step does to every memory
-    read: Callable[[Any, Int[Array, " tasks"]], Any]  # the rows of some tasks
-    mix: Callable[[Any, Personal, Personal, Hyper], Personal]  # row, w, v -> u'
-    write: Callable[[Any, Int[Array, " tasks"], Personal], Any]
-    recall: Callable[[Any, Int[Array, " tasks"]], tuple[Personal, Bool[Array, " tasks"]]]
+    init: Callable[[Personal], PyTree]
+    tick: Callable[[PyTree, Personal, Hyper], PyTree]  # what a step does to every memory
+    read: Callable[[PyTree, Int[Array, " tasks"]], PyTree]  # the rows of some tasks
+    mix: Callable[[PyTree, Personal, Personal, Hyper], Personal]  # row, w, v -> u'
+    write: Callable[[PyTree, Int[Array, " tasks"], Personal], PyTree]
+    recall: Callable[[PyTree, Int[Array, " tasks"]], tuple[Personal, Bool[Array, " tasks"]]]
     # what is remembered of some tasks, and of which of them anything is
-    rows: Any = True  # a prefix of the store: True where leaves have a row of every task
+    rows: PyTree = True  # a prefix of the store: True where leaves have a row of every task
 
 
 class Info(NamedTuple):
@@ -175,21 +175,21 @@ class Server(NamedTuple):
 class Rounds(NamedTuple):
     """A federated method in parts, for those who run its clients elsewhere."""
 
-    update: Callable[..., Any]  # w, row, samples, steps, hyper -> a ClientResult
-    row: Callable[[Meta], Any]  # what a client keeps before its first round
+    update: Callable[..., PyTree]  # w, row, samples, steps, hyper -> a ClientResult
+    row: Callable[[Meta], PyTree]  # what a client keeps before its first round
     server: Server
 
 
 class Algorithm(NamedTuple):
     """A method: two pure functions, and what `step` wants to be given."""
 
-    init: Callable[[Params, Hyper], Any]
-    step: Callable[..., tuple[Any, Info]]  # state, visits, hyper; most take `each`, see `visits`
-    needs: Any  # a tree of Need; `step` is given the same tree with a Visit in each place
+    init: Callable[[Params, Hyper], PyTree]
+    step: Callable[..., tuple[PyTree, Info]]  # state, visits, hyper; most take `each`, see `visits`
+    needs: PyTree  # a tree of Need; `step` is given the same tree with a Visit in each place
     iterations: int = 1  # the paper's iterations in one call of `step`: Spider's q, LocalMOML's H
-    fill: Callable[..., Any] | None = None  # state, visit, hyper: write these tasks' memories
+    fill: Callable[..., PyTree] | None = None  # state, visit, hyper: write these tasks' memories
     rounds: Rounds | None = None  # of the federated methods
-    rows: Any = False  # a prefix of the state: True where leaves have a row of every task
+    rows: PyTree = False  # a prefix of the state: True where leaves have a row of every task
 
 
 class Parts(NamedTuple):
@@ -198,8 +198,10 @@ class Parts(NamedTuple):
     Whoever replaces the `fetch` of `Tasks` replaces these too.
     """
 
-    cut: Callable[[int, int], Any]  # devices, which of them -> its arrays, alike in shape for all
-    fetch: Callable[[Any, Int[Array, "*tasks"], Any], Batch]  # of these arrays, by place in a block
+    # devices, which of them -> its arrays, alike in shape for all
+    cut: Callable[[int, int], PyTree]
+    # of these arrays, by place in a block
+    fetch: Callable[[PyTree, Int[Array, "*tasks"], PyTree], Batch]
 
 
 class Tasks(NamedTuple):
@@ -210,8 +212,8 @@ class Tasks(NamedTuple):
     """
 
     n: int | None
-    draw: Callable[[Key, Int[Array, " tasks"], int], Any]  # -> leaves [tasks, size, ...]
-    fetch: Callable[[Int[Array, "*tasks"], Any], Batch]
+    draw: Callable[[Key, Int[Array, " tasks"], int], PyTree]  # -> leaves [tasks, size, ...]
+    fetch: Callable[[Int[Array, "*tasks"], PyTree], Batch]
     full: Callable[[Int[Array, " tasks"]], Batch] | None = None  # all the data of finite tasks
     least: int | None = None  # how many samples the smallest of them has
     ways: int = 1  # samples that one of a draw stands for: an episode's classes

@@ -146,7 +146,7 @@ def checked(name: str, keyword: Keyword, value: Any) -> Any:
 
 
 def _types(kind: type | None) -> Any:
-    return {int: Integral, float: Real}.get(kind, kind) if kind else object  # type: ignore[call-overload]
+    return {int: Integral, float: Real}.get(kind, kind) if kind else object
 
 
 def unknown(method: str, name: str, known: Mapping[str, Any]) -> ConfigError:

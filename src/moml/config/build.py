@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from moml.config.config import Config
 from moml.config.problems import CLASSES, Clients, Episodes, Sine, Synthetic, Table
@@ -25,7 +26,7 @@ from moml.models import (
 )
 from moml.tasks import episodes, from_rows, sine, synthetic, unseen_sine
 from moml.tasks.episodes import overlapping, parted, rotated
-from moml.types import Key, Loss, Params, Tasks
+from moml.types import Key, Loss, Params, Samples, Tasks
 
 TRAINING, UNSEEN = 7, 1000  # seeds of the tasks themselves: all runs of a configuration share them
 USUAL = {"omniglot": (1200, 423), "cifar100": (80, 20)}  # classes to train on, to test on
@@ -37,7 +38,8 @@ class Own(NamedTuple):
     """What the training tasks themselves are scored by, on samples that they do not train on."""
 
     tasks: Tasks
-    score: Callable[[Params, Any, Any], Any]  # accuracy where there are classes, else the error
+    # accuracy where there are classes, else the error
+    score: Callable[[Params, Samples, Samples], Array]
     queries: int | None
 
 
@@ -46,11 +48,11 @@ class Built(NamedTuple):
 
     loss: Loss
     init: Callable[[Key], Params]
-    features: Any  # what the network's head is given
+    features: Callable[..., Array] | None  # what the network's head is given
     tasks: Tasks
     unseen: Tasks  # what a score is the mean of
     metric: str  # what the scores on unseen tasks are
-    score: Callable[[Params, Any, Any], Any]  # personal parameters, support, query
+    score: Callable[[Params, Samples, Samples], Array]  # personal parameters, support, query
     queries: int | None  # samples, or samples a class, that a score asks about; None: all others
     higher: bool = False  # whether a higher score is better
     at_once: int = 256  # tasks scored side by side

@@ -20,6 +20,7 @@ from moml.types import (
     Algorithm,
     Hyper,
     Info,
+    Memory,
     Meta,
     Need,
     Params,
@@ -185,7 +186,7 @@ def _slices(meta: Meta, count: int, at_once: int | None) -> Each:
     if at_once is not None or few >= count:
         return in_slices(at_once or count)
 
-    def each(one: One, rows: Rows, store: PyTree, visit: Visit) -> tuple[PyTree, PyTree]:
+    def each(one: One, rows: Rows | Memory, store: PyTree, visit: Visit) -> tuple[PyTree, PyTree]:
         by = lambda size: lambda store, visit: in_slices(size)(one, rows, store, visit)
         return jax.lax.platform_dependent(store, visit, cpu=by(few), default=by(count))
 

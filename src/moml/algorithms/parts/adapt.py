@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from moml.algorithms.parts.curvature import Curvature, exact
-from moml.types import Adapt, Hyper, Loss, Meta, Params, Personal
+from moml.types import Adapt, Hyper, Loss, Meta, Params, Personal, Samples
 
 Leaves = Callable[[Params], PyTree[bool]]
 
@@ -27,7 +27,7 @@ def named(pattern: str) -> Leaves:
     """
 
     def leaves(params: Params) -> PyTree[bool]:
-        def matches(path: Any, _: Any) -> bool:
+        def matches(path: PyTree, _: PyTree) -> bool:
             name = jax.tree_util.keystr(path, simple=True, separator="/")
             return re.search(pattern, name) is not None
 
@@ -73,7 +73,7 @@ def _steps(
     tied: Leaves,
     init: Callable[[Params, Hyper], Meta],
     params_of: Callable[[Meta], Params],
-    rates_of: Callable[[Meta, Personal, Any, Hyper], Rates],
+    rates_of: Callable[[Meta, Personal, PyTree, Hyper], Rates],
 ) -> Adapt:
     """k gradient steps on the chosen leaves, p <- p - rate * grad L(p; S), remembering k states."""
     grad = curvature(lambda p, rest, samples: loss(combine(p, rest), samples))
@@ -82,7 +82,7 @@ def _steps(
     def start(meta: Meta) -> Personal:
         return pick(whole(meta), leaves(params_of(meta)))
 
-    def apply(meta: Meta, samples: Any, hyper: Hyper) -> Personal:
+    def apply(meta: Meta, samples: Samples, hyper: Hyper) -> Personal:
         params, chosen = whole(meta), leaves(params_of(meta))
         p, rest = pick(params, chosen), pick(params, jax.tree.map(lambda keep: not keep, chosen))
         rates = rates_of(meta, p, samples, hyper)
@@ -121,7 +121,7 @@ def gradient_steps(
     0.75
     """
 
-    def alike(meta: Meta, p: Personal, samples: Any, hyper: Hyper) -> Rates:
+    def alike(meta: Meta, p: Personal, samples: Samples, hyper: Hyper) -> Rates:
         return lambda t: jax.tree.map(lambda _: hyper.alpha, p)
 
     plain = lambda params, hyper: params
@@ -136,7 +136,13 @@ class LearnedSteps(NamedTuple):
 
 
 def _learned(
-    loss: Loss, steps: int, curvature: Curvature, leaves: Leaves, tied: Leaves, like: Any, at: Any
+    loss: Loss,
+    steps: int,
+    curvature: Curvature,
+    leaves: Leaves,
+    tied: Leaves,
+    like: PyTree,
+    at: PyTree,
 ) -> Adapt:
     """Steps whose sizes are learned: `like` shapes a leaf's log alpha, `at` reads it at step t."""
 
@@ -144,7 +150,7 @@ def _learned(
         p = pick(params, leaves(params))
         return LearnedSteps(params, jax.tree.map(lambda x: like(x) * jnp.log(hyper.alpha), p))
 
-    def own(meta: LearnedSteps, p: Personal, samples: Any, hyper: Hyper) -> Rates:
+    def own(meta: LearnedSteps, p: Personal, samples: Samples, hyper: Hyper) -> Rates:
         return lambda t: jax.tree.map(lambda log: jnp.exp(at(log, t)), meta.log_alpha)
 
     return _steps(loss, steps, curvature, leaves, tied, init, lambda meta: meta.params, own)
@@ -211,7 +217,7 @@ def shrinking_steps(
         log_alpha = jax.tree.map(lambda x: jnp.ones_like(x) * jnp.log(hyper.alpha), p)
         return ShrinkingSteps(params, log_alpha, jnp.log(jnp.full_like(hyper.alpha, tau)))
 
-    def own(meta: ShrinkingSteps, p: Personal, samples: Any, hyper: Hyper) -> Rates:
+    def own(meta: ShrinkingSteps, p: Personal, samples: Samples, hyper: Hyper) -> Rates:
         dtype = meta.log_tau.dtype
         mask = jnp.ones(len(samples.y)) if samples.mask is None else samples.mask
         rows = jnp.sum(mask > 0).astype(dtype)

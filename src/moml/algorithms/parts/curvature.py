@@ -9,14 +9,14 @@ pull back through. Only the derivative of that gradient changes from one to the 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import PyTree
 
-SplitLoss = Callable[[Any, Any, Any], Any]  # loss(p, rest, samples)
-Curvature = Callable[[SplitLoss], Callable[[Any, Any, Any], Any]]
+SplitLoss = Callable[[PyTree, PyTree, PyTree], PyTree]  # loss(p, rest, samples)
+Curvature = Callable[[SplitLoss], Callable[[PyTree, PyTree, PyTree], PyTree]]
 
 
 def exact(loss: SplitLoss) -> SplitLoss:
@@ -40,13 +40,13 @@ def finite_difference(delta: float = 1e-3) -> Curvature:
 
     def curvature(loss: SplitLoss) -> SplitLoss:
         @jax.custom_vjp
-        def grad(p: Any, rest: Any, samples: Any) -> Any:
+        def grad(p: PyTree, rest: PyTree, samples: PyTree) -> PyTree:
             return jax.grad(loss)(p, rest, samples)
 
-        def forward(p: Any, rest: Any, samples: Any) -> tuple[Any, Any]:
+        def forward(p: PyTree, rest: PyTree, samples: PyTree) -> tuple[PyTree, PyTree]:
             return grad(p, rest, samples), (p, rest, samples)
 
-        def backward(saved: Any, c: Any) -> tuple[Any, Any, None]:
+        def backward(saved: PyTree, c: PyTree) -> tuple[PyTree, PyTree, None]:
             p, rest, samples = saved
             norm = optax.tree.norm(c)
             unit = optax.tree.scale(delta / jnp.where(norm > 0, norm, 1.0), c)

@@ -1,13 +1,13 @@
 """Adaptations of a linear head alone, in closed form: no gradient step, no step size."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
-from moml.types import Adapt, Hyper, Params
+from moml.types import Adapt, Hyper, Params, Samples
 
 
 class LinearHead(NamedTuple):
@@ -26,10 +26,10 @@ class ClosedForm(NamedTuple):
 
 
 def closed_form(
-    features: Any,
-    head: Callable[[Params], Any],
+    features: PyTree,
+    head: Callable[[Params], PyTree],
     *,
-    predict: Callable[[Params, Any], Any] | None = None,
+    predict: Callable[[Params, PyTree], PyTree] | None = None,
     by_feature: bool = False,
     log_prior: float = 0.0,
 ) -> Adapt:
@@ -55,7 +55,7 @@ def closed_form(
     def start(meta: ClosedForm) -> LinearHead:
         return LinearHead(head(meta.params).weight, head(meta.params).bias)
 
-    def apply(meta: ClosedForm, samples: Any, hyper: Hyper) -> LinearHead:
+    def apply(meta: ClosedForm, samples: Samples, hyper: Hyper) -> LinearHead:
         w = start(meta)
         f = features(meta.params, samples.x)
         y = samples.y.reshape(f.shape[0], -1)
@@ -94,7 +94,7 @@ def posterior_mean(
     return jnp.sqrt(prior)[:, None] * dual
 
 
-def prototypes(features: Any, head: Callable[[Params], Any]) -> Adapt:
+def prototypes(features: PyTree, head: Callable[[Params], PyTree]) -> Adapt:
     """ProtoNet's classifier as an adaptation: the class nearest in the embedding.
 
     With c_j the mean embedding of the support of class j, and f that of a query,
@@ -107,7 +107,7 @@ def prototypes(features: Any, head: Callable[[Params], Any]) -> Adapt:
     def start(meta: Params) -> LinearHead:
         return LinearHead(head(meta).weight, head(meta).bias)
 
-    def apply(meta: Params, samples: Any, hyper: Hyper) -> LinearHead:
+    def apply(meta: Params, samples: Samples, hyper: Hyper) -> LinearHead:
         f = features(meta, samples.x)
         one_hot = jax.nn.one_hot(samples.y, len(head(meta).bias), dtype=f.dtype)
         if samples.mask is not None:
@@ -122,7 +122,7 @@ def prototypes(features: Any, head: Callable[[Params], Any]) -> Adapt:
     return Adapt(lambda params, hyper: params, start, apply, merge)
 
 
-def _with_head(params: Params, head: Callable[[Params], Any], p: LinearHead) -> Params:
+def _with_head(params: Params, head: Callable[[Params], PyTree], p: LinearHead) -> Params:
     import equinox as eqx
 
     where = lambda params: (head(params).weight, head(params).bias)

@@ -4,12 +4,12 @@ Rows hold only the leaves that adapt. Every memory is a `Memory`: `tick` is what
 tasks, `mix` what a visit does to one.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from moml.algorithms.parts.task_map import Rows
 from moml.errors import ConfigError
@@ -23,12 +23,12 @@ def rows_like(p: Personal, n: int) -> Personal:
     return jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), p)
 
 
-def take(rows: Any, ids: Ids) -> Any:
+def take(rows: PyTree, ids: Ids) -> PyTree:
     """The rows of some tasks; past the last row that one."""
     return jax.tree.map(lambda r: r.at[ids].get(mode="clip"), rows)
 
 
-def put(rows: Any, ids: Ids, values: Any) -> Any:
+def put(rows: PyTree, ids: Ids, values: PyTree) -> PyTree:
     """The rows with those of some tasks replaced, in place where the buffer is donated.
 
     Ids are distinct; what is past the last row is not written.
@@ -58,7 +58,7 @@ def none() -> Memory:
     )
 
 
-def _nothing(store: Any, ids: Ids) -> Any:
+def _nothing(store: PyTree, ids: Ids) -> PyTree:
     raise ConfigError("this method keeps no memory: there is nothing to recall")
 
 
@@ -96,7 +96,7 @@ def ema(n: int) -> Memory:
     )
 
 
-def _debiased_mix(p_visit: float) -> Any:
+def _debiased_mix(p_visit: float) -> PyTree:
     """Eq. (v2), sampled, over the idle move that `tick` has made: u + (beta / p_i)(v - w)."""
 
     def mix(u: Personal, w: Personal, v: Personal, hyper: Hyper) -> Personal:
@@ -192,7 +192,7 @@ class Offsets(NamedTuple):
     touched: Clock
 
 
-def parted(store: Any) -> tuple[Any, Any]:
+def parted(store: PyTree) -> tuple[PyTree, PyTree]:
     """What is common to all tasks, and what has a row for each; `whole` puts it together again.
 
     The rows are a pair: a memory's numbers, and the counts or clocks that go with them. Not of the
@@ -204,7 +204,7 @@ def parted(store: Any) -> tuple[Any, Any]:
     return (), store
 
 
-def whole(common: Any, rows: Any) -> Any:
+def whole(common: PyTree, rows: PyTree) -> PyTree:
     """A store from its two parts; it may hold the rows of some tasks only."""
     if isinstance(common, Lazy):
         return common._replace(offset=rows.offset, touched=rows.touched)

@@ -33,7 +33,7 @@ def transformation(optimizer: Optimizer, hyper: Hyper) -> optax.GradientTransfor
     if isinstance(optimizer, str):
         optimizer = OPTIMIZERS[optimizer]
     if not isinstance(optimizer, optax.GradientTransformation):
-        optimizer = optimizer(hyper.eta)
+        optimizer = optimizer(hyper.eta)  # type: ignore[misc]
     return optax.with_extra_args_support(optimizer)
 
 

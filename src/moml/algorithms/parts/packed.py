@@ -10,11 +10,9 @@ Rows are held as bits (uint16) and widened one by one: XLA would convert a store
 whole on a CPU, at every step.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, UInt
+from jaxtyping import Array, Float, Int, PyTree, UInt
 
 from moml.algorithms.parts.memory import Ids, parted, put, take, whole
 from moml.algorithms.parts.task_map import Rows
@@ -45,7 +43,7 @@ def _bits(x: Array) -> UInt[Array, "*n"]:
     return jax.lax.bitcast_convert_type(x, jnp.uint32)
 
 
-def _salt(book: Any) -> UInt[Array, " tasks"]:
+def _salt(book: PyTree) -> UInt[Array, " tasks"]:
     """A number for each task that changes with its count or clock."""
     first, *others = map(_bits, jax.tree.leaves(book))
     salt = mixed(first)
@@ -54,7 +52,7 @@ def _salt(book: Any) -> UInt[Array, " tasks"]:
     return salt
 
 
-def _packed_like(p: Personal, book: Any) -> Personal:
+def _packed_like(p: Personal, book: PyTree) -> Personal:
     """Rows of some tasks, rounded; `book` is what is kept of them besides."""
     salts, leaves, at = _salt(book), [], 0
     for leaf in jax.tree.leaves(p):
@@ -66,13 +64,13 @@ def _packed_like(p: Personal, book: Any) -> Personal:
     return jax.tree.unflatten(jax.tree.structure(p), leaves)
 
 
-def _read(store: Any, ids: Ids) -> Any:
+def _read(store: PyTree, ids: Ids) -> PyTree:
     """The rows of some tasks, widened."""
     bits, book = take(store, ids)
     return type(store)(jax.tree.map(widened, bits), book)
 
 
-def _write(store: Any, ids: Ids, rows: Any) -> Any:
+def _write(store: PyTree, ids: Ids, rows: PyTree) -> PyTree:
     """The store with the rows of some tasks, rounded."""
     p, book = rows
     return put(store, ids, type(store)(_packed_like(p, book), book))
@@ -87,7 +85,7 @@ def packed(memory: Memory) -> Memory:
     What a visit reads and writes is a store of the visited rows alone, in float32.
     """
 
-    def init(p: Personal) -> Any:
+    def init(p: Personal) -> PyTree:
         for leaf in jax.tree.leaves(p):
             if leaf.dtype != jnp.float32:
                 raise ConfigError(f"bfloat16 memories are of float32 parameters, not {leaf.dtype}")
@@ -95,12 +93,12 @@ def packed(memory: Memory) -> Memory:
         bits = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.uint16), rows[0])
         return whole(common, type(rows)(bits, rows[1]))
 
-    def few(store: Any, ids: Ids) -> tuple[Any, Int[Array, " tasks"]]:
+    def few(store: PyTree, ids: Ids) -> tuple[PyTree, Int[Array, " tasks"]]:
         """A store of some tasks, and their ids in it."""
         common, rows = parted(store)
         return whole(common, _read(rows, ids)), jnp.arange(len(ids), dtype=ids.dtype)
 
-    def write(store: Any, ids: Ids, u: Personal) -> Any:
+    def write(store: PyTree, ids: Ids, u: Personal) -> PyTree:
         common, rows = parted(store)
         return whole(common, _write(rows, ids, parted(memory.write(*few(store, ids), u))[1]))
 

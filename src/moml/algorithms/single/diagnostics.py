@@ -5,17 +5,18 @@ and their parts recomputed on the way back, so n may be large.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from moml.errors import ConfigError
 from moml.types import Adapt, Hyper, Key, Loss, Memory, Meta, Tasks
 
-Samples = Callable[[Int[Array, ""]], tuple[Any, Any]]  # id -> data to adapt on, data to score on
+# id -> data to adapt on, data to score on
+Samples = Callable[[Int[Array, ""]], tuple[PyTree, PyTree]]
 
 
 class Diagnosis(NamedTuple):
@@ -33,7 +34,7 @@ def samples_of(tasks: Tasks, key: Key | None = None, size: int = 100) -> Samples
     if key is None:
         raise ConfigError("these tasks have no finite data: give a key, and samples are drawn")
 
-    def drawn(i: Int[Array, ""]) -> tuple[Any, Any]:
+    def drawn(i: Int[Array, ""]) -> tuple[PyTree, PyTree]:
         keys = jax.random.split(jax.random.fold_in(key, i))
         one = lambda k: tasks.fetch(i[None], tasks.draw(k, i[None], size))
         inner, outer = (jax.tree.map(lambda x: x[0], one(k)) for k in keys)
@@ -71,8 +72,10 @@ def tracking_error(
     Tasks that were never visited have no memory and do not count.
     """
 
-    def error(store: Any, meta: Meta, ids: Int[Array, " tasks"], hyper: Hyper) -> Float[Array, ""]:
-        def one(i: Int[Array, ""]) -> tuple[Float[Array, ""], Any]:
+    def error(
+        store: PyTree, meta: Meta, ids: Int[Array, " tasks"], hyper: Hyper
+    ) -> Float[Array, ""]:
+        def one(i: Int[Array, ""]) -> tuple[Float[Array, ""], PyTree]:
             u, known = jax.tree.map(lambda x: x[0], memory.recall(store, i[None]))
             v = adapt.apply(meta, samples(i)[0], hyper)  # v_i(w)
             return optax.tree.norm(optax.tree.sub(u, v), squared=True), known

@@ -1,27 +1,27 @@
 """MOML v2's theoretical step sizes, and the constants they ask for."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from moml.errors import ConfigError
-from moml.types import Algorithm, Hyper, Info, Key, Loss, Meta, Need, Params, Visit
+from moml.types import Algorithm, Hyper, Info, Key, Loss, Meta, Need, Params, Samples, Visit
 
 
 class Theory(NamedTuple):
     """The method's own visits, and the extra ones that measure gradients."""
 
-    visits: Any
-    lipschitz: Any
+    visits: PyTree
+    lipschitz: PyTree
 
 
 class TheoryState(NamedTuple):
     """The method's own state, and eta_{t-1} (not a number before the first step)."""
 
-    inner: Any
+    inner: PyTree
     eta: Float[Array, ""]
 
     @property
@@ -43,7 +43,7 @@ def theoretical_steps(
     """
     L, rho = smoothness, hessian_lipschitz
 
-    def norm_of_gradient(meta: Meta, samples: Any) -> Float[Array, ""]:
+    def norm_of_gradient(meta: Meta, samples: Samples) -> Float[Array, ""]:
         return optax.tree.norm(jax.grad(loss)(meta, samples))
 
     def init(params: Params, hyper: Hyper) -> TheoryState:
@@ -84,7 +84,7 @@ def check_eta0(eta0: float, smoothness: float) -> None:
 
 
 def estimate_smoothness(
-    loss: Loss, params: Params, batches: Any, key: Key, *, steps: int = 30, radius: float = 0.1
+    loss: Loss, params: Params, batches: PyTree, key: Key, *, steps: int = 30, radius: float = 0.1
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """L and rho near `params`, over tasks stacked in `batches`, by power iteration.
 
@@ -102,12 +102,12 @@ def estimate_smoothness(
     def unit(x: Params) -> Params:
         return optax.tree.scale(1 / jnp.maximum(optax.tree.norm(x), 1e-30), x)
 
-    def spectral_norm(matvec: Any, key: Key) -> Float[Array, ""]:
+    def spectral_norm(matvec: PyTree, key: Key) -> Float[Array, ""]:
         start = unit(normal(key))
         v, _ = jax.lax.scan(lambda v, _: (unit(matvec(v)), None), start, length=steps)
         return optax.tree.norm(matvec(v))
 
-    def one(samples: Any, key: Key) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def one(samples: Samples, key: Key) -> tuple[Float[Array, ""], Float[Array, ""]]:
         keys = jax.random.split(key, 3)
         grad = lambda w: jax.grad(loss)(w, samples)
         near = optax.tree.add(params, optax.tree.scale(radius, unit(normal(keys[0]))))
