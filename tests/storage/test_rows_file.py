@@ -138,14 +138,15 @@ def test_another_store_is_refused_and_both_are_named(store, tmp_path):
     was = r"\['u'\] float32\[3\], \['visits'\] int32\[\]"
     assert flaw(20, ROWS) is None
     for rows, said in ((half, r"float16\[3\]"), (wide, r"float32\[4\]")):
-        assert flaw(20, rows).startswith(f"{store.folder} holds rows of ")
-        with pytest.raises(CheckpointError, match=rf"holds rows of {was}; here they are .*{said}"):
+        assert flaw(20, rows).startswith(f"{store.folder} holds memories with row = ")
+        with pytest.raises(CheckpointError, match=rf"row = {was}; this run needs row = .*{said}"):
             RowsOnDisk(store.folder, tmp_path, 20, layout_of(rows)).forget([3])
-    assert flaw(30, ROWS) == f"{store.folder} holds 20 tasks; here there are 30"
+    tasks = f"{store.folder} holds memories with tasks = 20; this run needs tasks = 30"
+    assert flaw(30, ROWS) == tasks
     assert "of another run" in store.flaw({"rows": ["0123", "undo-0000000000-4567"]})
     assert "cannot go back so far" in store.flaw({"rows": [notes["rows"][0], "undo"]})
     (store.folder / "rows").write_bytes(b"short")
-    assert store.flaw(notes).endswith(f"rows has 5 bytes instead of {20 * 24}")
+    assert store.flaw(notes).endswith(f"bytes = 5; this run needs bytes = {20 * 24}")
     (store.folder / "about.json").unlink()
     assert store.flaw(notes) == f"{store.folder} holds no memories (about.json)"
     with pytest.raises(ConfigError, match="holds other files"):

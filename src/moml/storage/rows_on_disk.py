@@ -91,65 +91,54 @@ class RowsOnDisk:
         text = json.dumps(about | {"tasks": self.n, "row": self.layout.names}, indent=1)
         write_text(text + "\n", self.folder / "about.json")
 
-    def _about(self) -> Record:
+    def _about(self, *, lock: bool = False) -> Record:
+        """What about.json says; with `lock`, no other process changes it from now on."""
+        path = self.folder / "about.json"
         try:
-            about = json.loads((self.folder / "about.json").read_text())
+            if lock and path.exists():  # a lock would make a folder that does not exist
+                self._acquire()
+            about = json.loads(path.read_text())
             return {name: about[name] for name in ("format", "id", "run", "tasks", "row")}
         except FileNotFoundError as error:
             raise CheckpointError(f"{self.folder} holds no memories (about.json)") from error
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise CheckpointError(f"cannot read {self.folder / 'about.json'}: {error}") from error
-
-    def _locked_about(self) -> Record:
-        """The same, which no other process changes from now on."""
-        self._about()  # a lock would make a folder that does not exist
-        self._acquire()
-        return self._about()
+            raise CheckpointError(f"cannot read {path}: {error}") from error
 
     def flaw(self, info: Record) -> str | None:
         """Return why the rows cannot go back to a checkpoint with these notes, or None."""
         try:
-            about = self._locked_about()
-            if problem := self._differs(about):
-                return problem
-            id_, name = info.get("rows", ["", ""])
-            if id_ != about["id"]:
-                return f"the memories in {self.folder} are those of another run"
-            logs = self.logs()
-            if self.folder / name not in logs:
-                last = "" if about["run"] == str(self.owner) else f" ({about['run']} had them last)"
-                return f"the memories in {self.folder} cannot go back so far{last}"
-            for path in logs[logs.index(self.folder / name) :]:
-                for _ in records(path, self.layout.stride):
-                    pass
+            with _errors(self.folder, "read"):
+                about = self._about(lock=True)
+                self._check_same(about)
+                id_, name = info.get("rows", ["", ""])
+                if id_ != about["id"]:
+                    return f"the memories in {self.folder} are those of another run"
+                logs = self.logs()
+                if self.folder / name not in logs:
+                    run = about["run"]
+                    last = "" if run == str(self.owner) else f" ({run} had them last)"
+                    return f"the memories in {self.folder} cannot go back so far{last}"
+                for path in logs[logs.index(self.folder / name) :]:
+                    for _ in records(path, self.layout.stride):
+                        pass
         except CheckpointError as error:
             return str(error)
-        except OSError as error:
-            return f"the memories in {self.folder} cannot be read: {error.strerror}"
         return None
 
-    def _differs(self, about: Record) -> str | None:
-        """How the stored rows differ from those expected here."""
-        if about["format"] != FORMAT:
-            return (
-                f"{self.folder} has format {about['format']}; this version of moml reads {FORMAT}"
-            )
-        if about["tasks"] != self.n:
-            return f"{self.folder} holds {about['tasks']} tasks; here there are {self.n}"
-        if tuple(about["row"]) != self.layout.names:
-            was, here = ", ".join(about["row"]), ", ".join(self.layout.names)
-            return f"{self.folder} holds rows of {was}; here they are {here}"
-        size, wanted = (self.folder / "rows").stat().st_size, self.n * self.layout.stride
-        return (
-            None
-            if size == wanted
-            else f"{self.folder / 'rows'} has {size} bytes instead of {wanted}"
-        )
+    def _check_same(self, about: Record) -> None:
+        """Refuse rows of another format, number or layout than this run has."""
+        about = about | {"row": ", ".join(about["row"])}
+        about |= {"bytes": (self.folder / "rows").stat().st_size}
+        here = {"format": FORMAT, "tasks": self.n, "row": ", ".join(self.layout.names)}
+        for name, value in (here | {"bytes": self.n * self.layout.stride}).items():
+            if about[name] != value:
+                stored = f"{self.folder} holds memories with {name} = {about[name]}"
+                raise CheckpointError(f"{stored}; this run needs {name} = {value}")
 
     def back_to(self, step: int) -> None:
         """Undo all that was written since a checkpoint, for which `flaw` returned None."""
         with _errors(self.folder, "restore"):
-            about = self._locked_about()
+            about = self._about(lock=True)
             self._id = about["id"]
             if about["run"] != str(self.owner):  # the run was renamed or copied
                 if not self._inside:
@@ -218,9 +207,8 @@ class RowsOnDisk:
         """Set the rows of some tasks to zeros, in the file and in every log; can be repeated."""
         which = np.unique(np.asarray(ids, np.int64))
         try:
-            if problem := self._differs(self._locked_about()):
-                raise CheckpointError(problem)
             with _errors(self.folder, "write"):
+                self._check_same(self._about(lock=True))
                 for partial in self.folder.glob(".undo-*"):  # of a process that was killed
                     partial.unlink()
                 for path in self.logs():
