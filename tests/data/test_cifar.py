@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from moml.data.images import cifar
-from moml.data.images.cifar_files import LAYOUTS, files, places
+from moml.data.images.cifar import LAYOUTS, files, places
 from moml.errors import DataError
 from tests.data import made
 

@@ -138,6 +138,12 @@ def test_few_values_may_be_categories_though_most_are_numbers(tmp_path, small_bl
         csv(tmp_path, "n,x\n" + real)
 
 
+def test_numbers_that_arrow_does_not_read_are_text_and_spaces_are_missing(tmp_path):
+    assert plain(csv(tmp_path, "n,x\n1e999,1\n5,2\n"))["n"] == ["1e999", "5"]
+    spaces = csv(tmp_path, "n,x\n5,1\n  ,2\n 7 ,3\n").columns["n"]
+    np.testing.assert_array_equal(spaces.values, [5, np.nan, 7])
+
+
 def test_a_csv_may_have_other_separators_marks_and_lines(tmp_path):
     assert list(csv(tmp_path, "a;b\n1;2,5\n").columns) == ["a", "b"]
     assert list(csv(tmp_path, '"a;b;c",d\n1,2\n').columns) == ["a;b;c", "d"]

@@ -1,12 +1,10 @@
-"""Models and losses: the only room that knows what a network looks like."""
+"""Networks as functions of their parameters, and losses of their predictions."""
 
-from moml.models.conv4 import conv4 as conv4
-from moml.models.losses import accuracy as accuracy
-from moml.models.losses import accuracy_alone as accuracy_alone
-from moml.models.losses import cross_entropy as cross_entropy
-from moml.models.losses import masked_mean as masked_mean
-from moml.models.losses import mse as mse
-from moml.models.networks import Model as Model
-from moml.models.networks import from_equinox as from_equinox
-from moml.models.networks import mlp as mlp
-from moml.models.networks import shifted as shifted
+from moml.models.conv4 import conv4
+from moml.models.losses import accuracy, accuracy_alone, cross_entropy, masked_mean, mse
+from moml.models.networks import Model, from_equinox, mlp, shifted
+
+__all__ = [
+    "Model", "accuracy", "accuracy_alone", "conv4", "cross_entropy", "from_equinox",
+    "masked_mean", "mlp", "mse", "shifted",
+]  # fmt: skip

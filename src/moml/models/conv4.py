@@ -1,14 +1,15 @@
-"""Conv4: the four convolutional blocks that few-shot classification is measured with."""
+"""Conv4: the network of four convolutional blocks usual in few-shot classification."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from moml.errors import ConfigError
-from moml.models.networks import Model
+from moml.models.networks import Layer, Model, affine, linear
+from moml.types import Key
 
 Images = Float[Array, "K height width channels"]
 Normalise = Callable[[Images], Images]
@@ -24,17 +25,32 @@ def _standardised(axes: tuple[int, ...]) -> Normalise:
 
 
 NORMS: dict[str, Normalise] = {
-    "batch": _standardised((0, 1, 2)),  # each channel over the whole batch given: transductive
-    "sample": _standardised((1, 2, 3)),  # each image by itself: an answer never depends on others
+    "batch": _standardised((0, 1, 2)),  # each channel over the whole batch: transductive
+    "sample": _standardised((1, 2, 3)),  # each image separately: predictions are independent
     "none": lambda x: x,
 }
+
+
+class Block(NamedTuple):
+    """A 3 x 3 convolution with stride 2, and the scale and offset of its normalisation."""
+
+    weight: Float[Array, "nine_in out"]
+    scale: Float[Array, " out"]
+    offset: Float[Array, " out"]
+
+
+class Conv4(NamedTuple):
+    """The parameters: four blocks and a linear head."""
+
+    body: tuple[Block, ...]
+    head: Layer
 
 
 def patches(x: Images) -> Maps:
     """Every second 3 x 3 neighbourhood, as a row: [K, ceil(h/2), ceil(w/2), 9 channels].
 
-    With the weights of many tasks side by side one matrix product of these is twice as fast as a
-    convolution, which XLA would do group by group.
+    Under vmap over tasks with different weights, a matrix product of these rows is twice as fast as
+    a convolution, which XLA would run group by group.
     """
     high, wide = x.shape[1:3]
     padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -45,24 +61,49 @@ def patches(x: Images) -> Maps:
 def conv4(channels: int, classes: int, *, filters: int = 64, norm: str = "batch") -> Model:
     """The standard four blocks for images [K, height, width, channels].
 
-    `norm` says what a block's outputs are standardised over: "batch", the batch that is given, so
-    that an answer depends on the other queries beside it (transductive, as in the original MAML);
-    "sample", each image by itself, so that it does not; or "none".
+    Each block is relu(scale * normalise(conv(x)) + offset); a mean over the remaining pixels and a
+    linear head follow.
+
+    Parameters
+    ----------
+    channels, classes
+        Of the images, and the number of logits.
+    filters
+        Output channels of each block.
+    norm
+        What a block's outputs are standardised over: "batch", all images of the batch, so that a
+        prediction depends on the other queries (transductive, as in the original MAML); "sample",
+        each image separately; or "none".
+
+    Returns
+    -------
+    Model
+        `init(key)` gives a `Conv4`, `predict(params, x)` logits [K, classes].
 
     >>> net = conv4(1, 20, filters=8)
     >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 28, 28, 1))).shape
     (5, 20)
     """
     if norm not in NORMS:
-        raise ConfigError(f"unknown norm {norm!r}; allowed: {', '.join(NORMS)}")
-    from moml.models.modules import Conv4
+        raise ConfigError(f"norm must be one of {', '.join(NORMS)}; got {norm!r}")
+    normalise, glorot = NORMS[norm], jax.nn.initializers.glorot_uniform()
 
-    normalise = NORMS[norm]
+    def init(key: Key) -> Conv4:
+        *keys, head = jax.random.split(key, 5)
+        weights = [
+            glorot(k, (9 * (filters if i else channels), filters), float)
+            for i, k in enumerate(keys)
+        ]
+        blocks = [Block(weight, jnp.ones(filters), jnp.zeros(filters)) for weight in weights]
+        return Conv4(tuple(blocks), linear(head, filters, classes))
 
-    def features(net: Any, x: Images) -> Float[Array, "K filters"]:
-        return net.features(x, normalise)
+    def features(params: Conv4, x: Images) -> Float[Array, "K filters"]:
+        for block in params.body:
+            y = normalise(patches(x) @ block.weight)
+            x = jax.nn.relu(y * block.scale[None, None, None] + block.offset[None, None, None])
+        return jnp.mean(x, axis=(1, 2))
 
-    def predict(net: Any, x: Images) -> Float[Array, "K classes"]:
-        return jax.vmap(net.head)(features(net, x))
+    def predict(params: Conv4, x: Images) -> Float[Array, "K classes"]:
+        return jax.vmap(lambda x: affine(params.head, x))(features(params, x))
 
-    return Model(lambda key: Conv4(channels, classes, filters, key), predict, features)
+    return Model(init, predict, features)

@@ -1,7 +1,6 @@
-"""Losses of a model's predictions, and how often it is right. All honour a batch's mask."""
+"""Losses and accuracies of a model's predictions. All use a batch's mask."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +8,24 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from moml.errors import DataError
+from moml.models.networks import Predict
 from moml.types import Batch, Loss, Params
 
 
 def masked_mean(values: Float[Array, " K"], mask: Bool[Array, " K"] | None) -> Float[Array, ""]:
-    """The mean over the real samples of a padded batch; 0 where there are none.
+    """The mean over the real samples of a padded batch, sum(mask * values) / sum(mask).
+
+    Parameters
+    ----------
+    values
+        One value a sample.
+    mask
+        Which samples are real; None if all are.
+
+    Returns
+    -------
+    Array
+        The mean; 0 where no sample is real.
 
     >>> float(masked_mean(jnp.array([1.0, 3.0, 99.0]), jnp.array([True, True, False])))
     2.0
@@ -24,21 +36,51 @@ def masked_mean(values: Float[Array, " K"], mask: Bool[Array, " K"] | None) -> F
     return jnp.sum(weight * values) / jnp.maximum(jnp.sum(weight), 1)
 
 
-def mse(predict: Callable[[Params, Any], Any]) -> Loss:
-    """Mean squared error, summed over outputs: mean over samples of |predict(x) - y|^2."""
+def mse(predict: Predict) -> Loss:
+    """Mean squared error, summed over outputs: mean over samples of |predict(x) - y|^2.
+
+    Parameters
+    ----------
+    predict
+        params, x [K, ...] -> [K, out].
+
+    Returns
+    -------
+    Loss
+        loss(params, batch) with targets `batch.y` [K, out].
+
+    >>> loss = mse(lambda w, x: w * x)
+    >>> float(loss(2.0, Batch(jnp.array([[1.0], [2.0]]), jnp.array([[2.0], [6.0]]))))
+    2.0
+    """
 
     def loss(params: Params, batch: Batch) -> Float[Array, ""]:
-        given, wanted = predict(params, batch.x), jnp.asarray(batch.y)
-        if given.shape != wanted.shape:  # would broadcast, and train on nonsense
-            raise DataError(f"mse: predictions {given.shape} and targets {wanted.shape} differ")
-        error = given - wanted
+        y, target = predict(params, batch.x), jnp.asarray(batch.y)
+        if y.shape != target.shape:  # would broadcast
+            raise DataError(f"mse: predictions must have the shape {target.shape}; got {y.shape}")
+        error = y - target
         return masked_mean(jnp.sum(error**2, axis=range(1, error.ndim)), batch.mask)
 
     return loss
 
 
-def cross_entropy(predict: Callable[[Params, Any], Any]) -> Loss:
-    """Mean cross-entropy of logits against integer labels."""
+def cross_entropy(predict: Predict) -> Loss:
+    """Mean cross-entropy of logits against integer labels.
+
+    Parameters
+    ----------
+    predict
+        params, x [K, ...] -> logits [K, classes].
+
+    Returns
+    -------
+    Loss
+        loss(params, batch) with labels `batch.y` [K].
+
+    >>> loss = cross_entropy(lambda w, x: w * x)
+    >>> round(float(loss(1.0, Batch(jnp.zeros((3, 2)), jnp.array([0, 1, 1])))), 3)
+    0.693
+    """
 
     def loss(params: Params, batch: Batch) -> Float[Array, ""]:
         labels: Int[Array, " K"] = batch.y
@@ -50,8 +92,23 @@ def cross_entropy(predict: Callable[[Params, Any], Any]) -> Loss:
     return loss
 
 
-def accuracy(predict: Callable[[Params, Any], Any]) -> Loss:
-    """How many labels are predicted right, in percent."""
+def accuracy(predict: Predict) -> Loss:
+    """The accuracy in percent.
+
+    Parameters
+    ----------
+    predict
+        params, x [K, ...] -> logits [K, classes].
+
+    Returns
+    -------
+    Loss
+        score(params, batch) with labels `batch.y` [K].
+
+    >>> score = accuracy(lambda w, x: w * x)
+    >>> float(score(1.0, Batch(jnp.array([[0.0, 1.0], [1.0, 0.0]]), jnp.array([1, 1]))))
+    50.0
+    """
 
     def score(params: Params, batch: Batch) -> Float[Array, ""]:
         logits = predict(params, batch.x)
@@ -60,15 +117,15 @@ def accuracy(predict: Callable[[Params, Any], Any]) -> Loss:
     return score
 
 
-def accuracy_alone(predict: Callable[[Params, Any], Any]) -> Callable[[Params, Any, Any], Any]:
-    """The accuracy, each query answered by itself, beside the support and no other query.
+def accuracy_alone(predict: Predict) -> Callable[[Params, Batch, Batch], Float[Array, ""]]:
+    """The accuracy with each query in a batch with the support and no other query.
 
-    For a network without batch statistics it is the accuracy; for one with them, this is the
-    reading in which an answer does not depend on what else is asked.
+    It differs from `accuracy` for networks with batch statistics, whose prediction for one query
+    otherwise depends on the others.
     """
 
     def score(params: Params, support: Batch, query: Batch) -> Float[Array, ""]:
-        def one(x: Any) -> Any:
+        def one(x: Array) -> Array:
             return predict(params, jnp.concatenate([support.x, x[None]]))[-1]
 
         return _percent_right(jax.lax.map(one, query.x), query)
@@ -76,6 +133,6 @@ def accuracy_alone(predict: Callable[[Params, Any], Any]) -> Callable[[Params, A
     return score
 
 
-def _percent_right(logits: Any, batch: Batch) -> Float[Array, ""]:
+def _percent_right(logits: Array, batch: Batch) -> Float[Array, ""]:
     right = jnp.argmax(logits, axis=-1).astype(batch.y.dtype) == batch.y
     return 100 * masked_mean(right.astype(logits.dtype), batch.mask)

@@ -1,52 +1,99 @@
 """Networks as functions of their parameters.
 
-A model is its parameters (a pytree of arrays) and pure functions of them, so that the algorithms
-never see a class. `from_equinox` splits any equinox module that way, ours or a user's.
+A model is its parameters, a pytree of arrays, and pure functions of them. `from_equinox` splits an
+equinox module that way.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+from jaxtyping import Array, Float, PyTree
 
 from moml.types import Key, Params
+
+Predict = Callable[[Params, Array], Array]  # params, x [K, ...] -> [K, out]
+Activation = Callable[[Array], Array]
 
 
 class Model(NamedTuple):
     """A network as functions of its parameters."""
 
     init: Callable[[Key], Params]
-    predict: Callable[[Params, Any], Any]  # params, x [K, ...] -> [K, out]
-    features: Callable[[Params, Any], Any] | None = None  # what its linear head is given
+    predict: Predict
+    features: Predict | None = None  # the inputs of its linear head
 
 
-def mlp(*sizes: int, activation: Callable = jax.nn.relu) -> Model:
-    """A fully connected network, `mlp(1, 40, 40, 1)` for the paper's sine regression.
+class Layer(NamedTuple):
+    """A linear layer x -> weight x + bias."""
 
-    Inputs are flattened: `mlp(784, 40, 40, 20)` takes images [K, 28, 28, 1].
+    weight: Float[Array, "out inputs"]
+    bias: Float[Array, " out"]
+
+
+class MLP(NamedTuple):
+    """The parameters of a fully connected network; `head` is its last layer."""
+
+    body: tuple[Layer, ...]
+    head: Layer
+
+
+def linear(key: Key, inputs: int, outputs: int) -> Layer:
+    """A layer with weights and biases from U(-1, 1) / sqrt(inputs)."""
+    weight_key, bias_key = jax.random.split(key)
+    limit = inputs**-0.5
+    draw = lambda key, shape: jax.random.uniform(key, shape, minval=-limit, maxval=limit)
+    return Layer(draw(weight_key, (outputs, inputs)), draw(bias_key, (outputs,)))
+
+
+def affine(layer: Layer, x: Float[Array, " inputs"]) -> Float[Array, " out"]:
+    """The layer's output for one sample."""
+    return layer.weight @ x + layer.bias
+
+
+def mlp(*sizes: int, activation: Activation = jax.nn.relu) -> Model:
+    """A fully connected network: h <- activation(W h + b) for each hidden layer, then W h + b.
+
+    Parameters
+    ----------
+    *sizes
+        Numbers of inputs, of units of each hidden layer, and of outputs: `mlp(1, 40, 40, 1)` is
+        the network of the paper's sine regression. Inputs are flattened, so `mlp(784, 40, 40, 20)`
+        takes images [K, 28, 28, 1].
+    activation
+        Applied after each hidden layer.
+
+    Returns
+    -------
+    Model
+        `init(key)` gives an `MLP`, `predict(params, x)` outputs [K, out].
 
     >>> import jax.numpy as jnp
     >>> net = mlp(1, 40, 40, 1)
     >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 1))).shape
     (5, 1)
     """
-    import equinox as eqx
 
-    from moml.models.modules import MLP
+    def init(key: Key) -> MLP:
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers = [linear(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)]
+        return MLP(tuple(layers[:-1]), layers[-1])
 
-    make = lambda key: MLP(sizes, activation, key)
-    _, static = eqx.partition(eqx.filter_eval_shape(make, jax.random.key(0)), _is_array)
-    whole = lambda params: eqx.combine(params, static)
+    def hidden(params: MLP, x: Float[Array, " inputs"]) -> Float[Array, " hidden"]:
+        for layer in params.body:
+            x = activation(affine(layer, x))
+        return x
+
     flat = lambda x: x if x.ndim == 2 else x.reshape(len(x), -1)
     return Model(
-        init=lambda key: eqx.filter(make(key), eqx.is_inexact_array),
-        predict=lambda params, x: jax.vmap(whole(params))(flat(x)),
-        features=lambda params, x: jax.vmap(whole(params).features)(flat(x)),
+        init,
+        lambda params, x: jax.vmap(lambda x: affine(params.head, hidden(params, x)))(flat(x)),
+        lambda params, x: jax.vmap(lambda x: hidden(params, x))(flat(x)),
     )
 
 
 def shifted(net: Model, mean: float, std: float) -> Model:
-    """The same network, given (x - mean) / std.
+    """The same network with inputs (x - mean) / std.
 
     >>> import jax.numpy as jnp
     >>> net = Model(lambda key: 2.0, lambda w, x: w * x)
@@ -61,15 +108,22 @@ def shifted(net: Model, mean: float, std: float) -> Model:
     )
 
 
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.ShapeDtypeStruct)
+def from_equinox(module: PyTree) -> tuple[Params, Predict]:
+    """Split an equinox module into its arrays and a function of them, as `jax.grad` needs it.
 
+    Parameters
+    ----------
+    module
+        An equinox module that maps one sample x to its outputs.
 
-def from_equinox(module: Any) -> tuple[Params, Callable[[Params, Any], Any]]:
-    """An equinox module as (params, predict): `jax.grad` needs arrays alone.
+    Returns
+    -------
+    params
+        The module with its floating-point arrays alone.
+    predict
+        predict(params, x) for a batch x [K, ...].
 
-    >>> import equinox as eqx
-    >>> import jax.numpy as jnp
+    >>> import equinox as eqx, jax.numpy as jnp
     >>> params, predict = from_equinox(eqx.nn.Linear(2, 3, key=jax.random.key(0)))
     >>> predict(params, jnp.zeros((5, 2))).shape
     (5, 3)

@@ -1,13 +1,13 @@
-"""A small network for rows of a table, beside a summary of the rows that are known of a task."""
+"""A small network for rows of a table and a summary of the known rows of their task."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from moml.models.networks import Model
+from moml.models.networks import Layer, Model
 from moml.types import Key
 
 BOUND = 3.0
@@ -21,18 +21,11 @@ class Knots(NamedTuple):
     width: np.ndarray
 
 
-class Layer(NamedTuple):
-    """x -> weight x + bias."""
-
-    weight: Float[Array, "out inputs"]
-    bias: Float[Array, " out"]
-
-
 class TableParams(NamedTuple):
-    """The network's parameters; `head` is what a task adapts."""
+    """The network's parameters; a task adapts `head`."""
 
     body: tuple[Layer, ...]
-    head: Layer  # of the last hidden layer and of the inputs themselves
+    head: Layer  # of the last hidden layer and of the inputs
     beside: Float[Array, "out summary"]
 
 
@@ -59,19 +52,19 @@ def knots(x: Float[np.ndarray, "rows features"], pieces: int = 8) -> Knots:
 
 
 def pieces_of(at: Knots, x: Float[Array, "rows features"]) -> Float[Array, "rows pieces"]:
-    """How far each row has come through each piece, from -1/2 to 1/2: bent lines, as trees cut."""
+    """The position of each row in each piece, from -1/2 to 1/2: piecewise linear functions of x."""
     return jnp.clip((x[:, at.column] - at.low[None]) / at.width[None], 0, 1) - 0.5
 
 
 def table_net(
     features: int, summary: int, out: int, at: Knots, hidden: tuple[int, ...] = (32,)
 ) -> Model:
-    """A tanh network with a linear path beside it, over rows [x, summary].
+    """A tanh network with a parallel linear path, over rows [x, summary].
 
         h = tanh(W [squash(x), pieces(x), c] + b),    f = [h, squash(x)],    y = V f + a + C c
 
-    x are columns that were standardised, c is the summary of the task's known rows. The head
-    (V, a) is what a task may adapt; it starts near zero.
+    x are standardised columns, c is the summary of the task's known rows. A task may adapt the
+    head (V, a), which starts near zero.
 
     >>> at = knots(np.linspace(-1, 1, 20, dtype=np.float32)[:, None])
     >>> net = table_net(1, 2, 1, at)
@@ -79,7 +72,7 @@ def table_net(
     (5, 1)
     """
 
-    def split(rows: Any) -> tuple[Any, Any]:
+    def split(rows: Array) -> tuple[Array, Array]:
         return rows[:, :features], rows[:, features:]
 
     def init(key: Key) -> TableParams:
@@ -91,7 +84,7 @@ def table_net(
         head = Layer(jnp.concatenate([last, jnp.zeros((out, features))], axis=1), jnp.zeros(out))
         return TableParams(tuple(body), head, jnp.zeros((out, summary)))
 
-    def features_of(params: TableParams, rows: Any) -> Any:
+    def features_of(params: TableParams, rows: Float[Array, "n width"]) -> Float[Array, "n f"]:
         x, c = split(rows)
         bounded = squash(x)
         h = jnp.concatenate([bounded, pieces_of(at, x), c], axis=1)
@@ -99,7 +92,7 @@ def table_net(
             h = jnp.tanh(h @ layer.weight.T + layer.bias[None])
         return jnp.concatenate([h, bounded], axis=1)
 
-    def predict(params: TableParams, rows: Any) -> Any:
+    def predict(params: TableParams, rows: Float[Array, "n width"]) -> Float[Array, "n out"]:
         linear = features_of(params, rows) @ params.head.weight.T + params.head.bias[None]
         return linear + split(rows)[1] @ params.beside.T
 

@@ -1,4 +1,4 @@
-"""A user's own network, in whichever form it comes."""
+"""A user's network: a moml Model, an equinox module or a flax module."""
 
 import inspect
 from collections.abc import Callable
@@ -10,15 +10,15 @@ import jax.numpy as jnp
 from moml.errors import ConfigError
 from moml.models.networks import Model, from_equinox
 from moml.models.table import squash
-from moml.types import Key
+from moml.types import Key, Params
 
 Build = Callable[..., Any]  # inputs, outputs[, key] -> Model, equinox module or flax module
 
 
 def as_model(build: Build, inputs: int, outputs: int) -> Model:
-    """What `build(inputs, outputs)` gives, as functions of parameters.
+    """The network that `build(inputs, outputs)` returns, as functions of its parameters.
 
-    An equinox module may be asked for with a `key`, so that members begin differently.
+    A `build` with a parameter `key` gives the members of an ensemble different initial parameters.
 
     >>> import equinox as eqx
     >>> model = as_model(lambda i, o, key: eqx.nn.Linear(i, o, key=key), 3, 1)
@@ -34,25 +34,26 @@ def as_model(build: Build, inputs: int, outputs: int) -> Model:
         return made
     if isinstance(made, eqx.Module):
         return Model(lambda key: from_equinox(make(key))[0], from_equinox(made)[1])
-    if callable(getattr(made, "init", None)) and callable(getattr(made, "apply", None)):  # flax
+    init, apply = getattr(made, "init", None), getattr(made, "apply", None)
+    if callable(init) and callable(apply):  # flax
 
-        def init(key: Key) -> Any:
-            return made.init(key, jnp.zeros((1, inputs)))
+        def start(key: Key) -> Params:
+            return init(key, jnp.zeros((1, inputs)))
 
-        return Model(init, made.apply)
+        return Model(start, apply)
     given = type(made).__name__
     raise ConfigError(
-        f"the model's function must return a moml Model, an equinox or a flax module; given {given}"
+        f"the model's function must return a moml Model, an equinox or a flax module; got {given}"
     )
 
 
 def bounded(model: Model) -> Model:
-    """The same network, of inputs that no outlier can reach."""
+    """The same network with bounded inputs, see `squash`."""
     return Model(model.init, lambda params, x: model.predict(params, squash(x)))
 
 
 def check_model(model: Model, inputs: int, outputs: int) -> None:
-    """Refuse a network whose answers are not [rows, outputs]."""
+    """Refuse a network whose predictions are not [rows, outputs]."""
     rows = jax.ShapeDtypeStruct((2, inputs), jnp.result_type(float))
     try:
         params = jax.eval_shape(model.init, jax.random.key(0))
@@ -61,4 +62,4 @@ def check_model(model: Model, inputs: int, outputs: int) -> None:
         words = " ".join(str(error).split())[:200]
         raise ConfigError(f"the model cannot predict from {inputs} inputs: {words}") from error
     if shape != (2, outputs):
-        raise ConfigError(f"the model gives {shape} for 2 rows; it must be (2, {outputs})")
+        raise ConfigError(f"the model must give (2, {outputs}) for 2 rows; got {shape}")

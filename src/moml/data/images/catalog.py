@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from moml.data.images import cifar, cifar_files, mnist, omniglot
+from moml.data.images import cifar, mnist, omniglot
 from moml.data.images.arrays import Images
 
 
@@ -77,9 +77,9 @@ images_evaluation.zip 6462886 1f61a8f3366785b057fc117d9228e78a16e3d976c8953b2a10
 
 def _cifar(name: str, title: str, archive: Archive, classes: int) -> Set:
     counts = {"train": (50_000 // classes,) * classes, "test": (10_000 // classes,) * classes}
-    places = partial(cifar_files.places, name)
+    places = partial(cifar.places, name)
     title = f"{title}, photographs, 32 x 32 in colour"
-    return Set(title, (archive,), counts, places, cifar_files.files, cifar.read)
+    return Set(title, (archive,), counts, places, cifar.files, cifar.read)
 
 
 SETS = {

@@ -188,12 +188,11 @@ def _decided(place: str, chunks: list[Chunk]) -> list[Chunk]:
     if few and odd.min() >= max(2, OFTEN * counts.sum()):
         return chunks
     for kind, fits in {"number": numbers, "date": dates}.items():
-        like = int(counts[fits].sum())
-        if 2 * like <= counts.sum():
+        like, cells = int(counts[fits].sum()), int(counts.sum())
+        wrong, as_ = int(np.argmax(~fits & (counts > 0))), f"as {like:,} of {cells:,} values are"
+        if 2 * like <= cells or (like == cells and kind == "number"):  # such as +5: text
             continue
-        as_ = f"as {like:,} of {counts.sum():,} values are"
-        wrong = int(np.argmax(~fits & (counts > 0)))
-        if like == counts.sum():  # dates of two forms, or no day of the calendar
+        if like == cells:  # dates with and without a zone, or no day of the calendar
             moments = [type_ for type_ in _types() if pa.types.is_timestamp(type_)]
             wrong, as_ = max(_first_bad(words, type_) for type_ in moments), "as the others are"
         row, cell = int(np.argmax(codes == wrong)), _short(words[wrong].as_py())

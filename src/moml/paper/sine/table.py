@@ -6,14 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import constant, decay_at
 from moml.errors import ConfigError
+from moml.models.networks import MLP, Layer
 from moml.paper.cells import CONTROLS, Curve, choose, iterations_of, step_sizes, train
 from moml.paper.cells import compose as composed
 from moml.paper.protocols import PROTOCOLS, Protocol, Steps
@@ -121,11 +120,9 @@ def cells(protocol: str, ks: list[int], methods: list[str] | None) -> list[Cell]
 def recorded_init() -> Params:
     """The one network that the released code starts every seed from."""
     saved = np.load(Path(__file__).with_name("released.npz"))
-    blank = NET.init(jax.random.key(0))
-    layers = lambda net: [*net.body, net.head]
-    where = lambda net: [leaf for layer in layers(net) for leaf in (layer.weight, layer.bias)]
-    names = [f"{part}{i}" for i in range(3) for part in ("weight", "bias")]
-    return eqx.tree_at(where, blank, [jnp.asarray(saved[name], float) for name in names])
+    tensor = lambda name: jnp.asarray(saved[name], float)
+    first, second, head = (Layer(tensor(f"weight{i}"), tensor(f"bias{i}")) for i in range(3))
+    return MLP((first, second), head)
 
 
 def compose(cell: Cell, budget: int = 40_000) -> Method:
