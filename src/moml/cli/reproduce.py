@@ -29,32 +29,20 @@ class Sine(Experiment):
     def run(self) -> None:
         """Train and test every cell; rows are on disk after each of them."""
         from moml.paper.sine import table
-        from moml.paper.sine.figure import fitted_curves, learning_curves
-        from moml.paper.sine.score import example_waves, fitted
+        from moml.paper.sine.figure import table_figures
         from moml.report.terminal.rows import print_beside_paper
 
         todo = {name: table.cells(name, self.k, self.methods) for name in self.protocol}
-        rows, waves = self.start("reproduce-sine"), example_waves()
+        rows, pictures = self.start("reproduce-sine"), []
         run_cell = lambda cell: table.run_cell(
             cell, seeds=self.seeds, budget=self.iterations, progress=True
         )
         outcomes = {name: rows.run(cells, run_cell) for name, cells in todo.items()}
-        pictures = []
         for name, mine in outcomes.items():
             speed, printed = [one.ms for one in mine], [one.cell.printed[2] for one in mine]
-            title = f"Sine, protocol {name}"
-            print_beside_paper([one.rows[0] for one in mine], title, speed, printed)
-            by_k = {f"K = {k}": [one for one in mine if one.cell.k == k] for k in self.k}
-            curves = {
-                title: {one.cell.method: one.curve for one in of_k if one.curve}
-                for title, of_k in by_k.items()
-            }
-            fits = {
-                title: {one.cell.method: fitted(one.run, waves) for one in of_k}
-                for title, of_k in by_k.items()
-            }
-            pictures.append(learning_curves(curves, rows.folder / f"objective-{name}"))
-            pictures.append(fitted_curves(fits, waves, rows.folder / f"fitted-{name}"))
+            table_rows = [one.rows[0] for one in mine]
+            print_beside_paper(table_rows, f"Sine, protocol {name}", speed, printed)
+            pictures += table_figures(mine, rows.folder)
         rows.finish(*pictures)
 
 

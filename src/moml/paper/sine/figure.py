@@ -1,12 +1,14 @@
 """Pictures of sine regression: learning curves, and unseen waves that were adapted to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from moml.paper.cells import Curve
 from moml.paper.figures import band, panels
+from moml.paper.sine.score import example_waves, fitted
+from moml.paper.sine.table import Outcome
 from moml.report.figures import COLOURS, save
 from moml.types import Batch
 
@@ -43,30 +45,44 @@ def curves_and_fits(
     return save(figure, path)
 
 
-def learning_curves(curves: Mapping[str, Mapping[str, Curve]], path: Path) -> Path:
+def table_figures(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
+    """Both pictures of a protocol's table, a row or column of panels a K."""
+    by_k: dict[int, list[Outcome]] = {}
+    for one in outcomes:
+        by_k.setdefault(one.cell.k, []).append(one)
+    protocol = outcomes[0].cell.protocol
+    return [
+        learning_curves(by_k, folder / f"objective-{protocol}"),
+        fitted_curves(by_k, folder / f"fitted-{protocol}"),
+    ]
+
+
+def learning_curves(by_k: Mapping[int, Sequence[Outcome]], path: Path) -> Path:
     """The objective against samples drawn: a panel a K, a line a method, a band over seeds."""
-    figure, (row,) = panels(1, len(curves), (5.5 * len(curves), 4.2))
-    for axes, (title, of_method) in zip(row, curves.items(), strict=True):
-        for label, curve in of_method.items():
-            band(axes, curve, COLOURS[label], label)
+    figure, (row,) = panels(1, len(by_k), (5.5 * len(by_k), 4.2))
+    for axes, (k, outcomes) in zip(row, by_k.items(), strict=True):
+        for one in outcomes:
+            if one.curve:
+                band(axes, one.curve, COLOURS[one.cell.method], one.cell.method)
         axes.set(xlabel="samples drawn", ylabel="objective F, 25 training tasks", yscale="log")
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_title(title, fontsize=10)
+        axes.set_title(f"K = {k}", fontsize=10)
         axes.legend(frameon=False, fontsize=8)
     return save(figure, path)
 
 
-def fitted_curves(fits: Mapping[str, Mapping[str, np.ndarray]], waves: Waves, path: Path) -> Path:
+def fitted_curves(by_k: Mapping[int, Sequence[Outcome]], path: Path) -> Path:
     """Five unseen tasks across, a row a K: the wave, its few samples, every method's fit."""
-    few, many = waves
-    figure, grid = panels(len(fits), 5, (15, 3 * len(fits)))
-    for row, (title, of_method) in zip(grid, fits.items(), strict=True):
+    few, many = waves = example_waves()
+    figure, grid = panels(len(by_k), 5, (15, 3 * len(by_k)))
+    for row, (k, outcomes) in zip(grid, by_k.items(), strict=True):
+        fits = {one.cell.method: fitted(one.run, waves) for one in outcomes}
         for i, axes in enumerate(row):
             x = many.x[i, :, 0]
             axes.plot(x, many.y[i, :, 0], color="black", linewidth=1, label="the task")
-            for label, fit in of_method.items():
+            for label, fit in fits.items():
                 axes.plot(x, fit[i], color=COLOURS[label], linewidth=1.1, label=label)
             axes.plot(few.x[i, :, 0], few.y[i, :, 0], "k.", markersize=6)
-        row[0].set_ylabel(title)
+        row[0].set_ylabel(f"K = {k}")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
     return save(figure, path)
