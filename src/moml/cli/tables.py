@@ -94,7 +94,7 @@ def train_by(
 def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> type:
     """A dataclass of a function's parameters, for tyro."""
     text = docstring_parser.parse(function.__doc__ or "")
-    help_ = {p.arg_name: f"{p.type_name} {p.description or ''}".strip() for p in text.params}
+    help_ = {param.arg_name: param.description for param in text.params}
     types = {"source": Path, "data": Path, "out": Path, "progress": None, "say": None} | types
     fields = []
     for name, given in inspect.signature(function).parameters.items():

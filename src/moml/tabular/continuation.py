@@ -47,15 +47,24 @@ def continue_table(
 
     Parameters
     ----------
-    source : Folder of the run; it does not change.
-    data : Table with rows of new tasks, or later rows of known ones.
-    out : Folder of the new run; it must not exist.
-    hold_out : Share of the tasks, among the new ones, to score on.
-    iterations : Training steps; by default a quarter of what a new training takes.
-    seed : Seed of everything random.
-    model : MODULE:FUNCTION, if the run has a network of your own.
-    progress : Show progress.
-    say : Called with lines that describe what is done.
+    source
+        Folder of the run; it does not change.
+    data
+        Table with rows of new tasks, or later rows of known ones.
+    out
+        Folder of the new run; it must not exist.
+    hold_out
+        Share of the tasks, among the new ones, to score on.
+    iterations
+        Training steps; by default a quarter of what a new training takes.
+    seed
+        Seed of everything random.
+    model
+        MODULE:FUNCTION, if the run has a network of your own.
+    progress
+        Show progress.
+    say
+        Called with lines that describe what is done.
 
     Returns
     -------

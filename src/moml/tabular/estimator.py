@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Frame, as_table, columns_of
@@ -38,8 +37,6 @@ UNMET = {
     )
 }
 POOLED = "fit without groups: one pooled model for all rows, which does not adapt"
-Table = ArrayLike | Frame
-Maybe = ArrayLike | None
 Estimator = TypeVar("Estimator", bound="_Estimator")
 
 
@@ -64,7 +61,7 @@ class _Estimator(BaseEstimator):
         model: Any = None,
         random_state: Any = 0,
         progress: Any = False,
-    ):  # scikit-learn leaves all checks to `fit`
+    ):  # scikit-learn leaves all checks to `fit`, and that of arrays to its own functions
         self.order = order
         self.missing = missing
         self.shots = shots
@@ -83,7 +80,7 @@ class _Estimator(BaseEstimator):
         return tags
 
     def fit(
-        self: Estimator, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
+        self: Estimator, X: object, y: object, groups: object = None, sample_weight: object = None
     ) -> Estimator:
         """Train on rows X [rows, features] and targets y; groups[i] is the group of row i.
 
@@ -143,7 +140,7 @@ class _Estimator(BaseEstimator):
             progress=self.progress,
         )  # fmt: skip
 
-    def adapt(self: Estimator, X: Table, y: ArrayLike, groups: Maybe = None) -> Estimator:
+    def adapt(self: Estimator, X: object, y: object, groups: object = None) -> Estimator:
         """A new estimator that has also adapted to these rows; this one does not change.
 
         Without groups they are rows of one task, for which the new estimator predicts where it is
@@ -161,7 +158,7 @@ class _Estimator(BaseEstimator):
         new.run_ = replace(made, tasks=self.run_.tasks.merge(made.tasks))
         return new
 
-    def _predicted(self, X: Table, groups: Maybe, interval: float | None = None) -> Record:
+    def _predicted(self, X: object, groups: object, interval: float | None = None) -> Record:
         """The columns of predictions."""
         check_is_fitted(self)
         data, _ = self._read(X)
@@ -175,7 +172,7 @@ class _Estimator(BaseEstimator):
             x = self.columns_.encode(as_table(data))
             return labelled(self.columns_.target, self.pooled_.unadapted(x))
 
-    def _read(self, X: Table, reset: bool = False, **target: object) -> tuple[Record, np.ndarray]:
+    def _read(self, X: object, reset: bool = False, **target: object) -> tuple[Record, np.ndarray]:
         """The checked columns of X by the names they had in `fit`, and the checked target y."""
         if target:
             target["y_numeric"] = isinstance(self, RegressorMixin)
@@ -197,7 +194,7 @@ class _Estimator(BaseEstimator):
             columns = dict(zip(self._names[0], columns.values(), strict=True))
         return columns, y
 
-    def _tasks(self, groups: Maybe, rows: int) -> Record:
+    def _tasks(self, groups: object, rows: int) -> Record:
         ids = [NO_GROUP] * rows if groups is None else _ids(groups)
         return {self._names[1]["group"]: ids}
 
@@ -224,19 +221,19 @@ class MomlRegressor(RegressorMixin, _Estimator):
     True
     """
 
-    def predict(self, X: Table, groups: Maybe = None) -> np.ndarray:
+    def predict(self, X: object, groups: object = None) -> np.ndarray:
         """The predicted targets of the rows."""
         return self._predicted(X, groups)["prediction"]
 
     def predict_interval(
-        self, X: Table, groups: Maybe = None, *, interval: float = 0.9
+        self, X: object, groups: object = None, *, interval: float = 0.9
     ) -> np.ndarray:
         """Bounds [rows, 2] that enclose this share of the targets of new groups."""
         made = self._predicted(X, groups, interval)
         return np.column_stack([made["lower"], made["upper"]])
 
     def score(
-        self, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
+        self, X: object, y: object, groups: object = None, sample_weight: object = None
     ) -> float:
         """R² of the predictions."""
         return r2_score(y, self.predict(X, groups), sample_weight=sample_weight)
@@ -245,18 +242,18 @@ class MomlRegressor(RegressorMixin, _Estimator):
 class MomlClassifier(ClassifierMixin, _Estimator):
     """Classification for groups that differ and have few rows each; see `MomlRegressor`."""
 
-    def predict(self, X: Table, groups: Maybe = None) -> np.ndarray:
+    def predict(self, X: object, groups: object = None) -> np.ndarray:
         """The most probable class of every row."""
         most = self.predict_proba(X, groups).argmax(axis=1)
         return self.classes_[most]
 
-    def predict_proba(self, X: Table, groups: Maybe = None) -> np.ndarray:
+    def predict_proba(self, X: object, groups: object = None) -> np.ndarray:
         """The probabilities of the classes, [rows, classes], in the order of `classes_`."""
         made = self._predicted(X, groups)
         return np.column_stack([made[f"probability_{i}"] for i in range(len(self.classes_))])
 
     def score(
-        self, X: Table, y: ArrayLike, groups: Maybe = None, sample_weight: Maybe = None
+        self, X: object, y: object, groups: object = None, sample_weight: object = None
     ) -> float:
         """The share of rows whose class is predicted."""
         return accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight)
@@ -284,7 +281,7 @@ def _value_errors() -> Iterator[None]:
         raise ValueError(str(error)) from error
 
 
-def _ids(groups: ArrayLike) -> ArrayLike:
+def _ids(groups: object) -> list[object] | np.ndarray:
     """Group ids as a column."""
     return groups if isinstance(groups, list) else np.asarray(groups)
 

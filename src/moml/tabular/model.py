@@ -80,11 +80,6 @@ class TableModel:
         """Predictions for rows of tasks without known rows."""
         return self.answers(self.start(), np.zeros(len(x), int), x)
 
-    def predict(self, support_x: ArrayLike, support_y: ArrayLike, query_x: ArrayLike) -> np.ndarray:
-        """Predictions for query rows of one task, given its support rows."""
-        personal = self.personal(support_x, support_y, [np.arange(len(np.asarray(support_y)))])
-        return self.answers(personal, np.zeros(len(np.asarray(query_x)), int), query_x)
-
 
 @cache
 def _adapt_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., PersonalParams]:

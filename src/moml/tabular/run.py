@@ -65,12 +65,16 @@ class TableRun:
 
         Parameters
         ----------
-        data : table with the rows; the target is not needed.
-        out : file for the columns of `data` with the predictions beside them.
-        adapt_on : table with targets to adapt to first: rows of new tasks, or later rows of known
-            ones.
-        interval : the share of targets that `lower` and `upper` should enclose, such as 0.9.
-        progress : show progress.
+        data
+            Table with the rows; the target is not needed.
+        out
+            File for the columns of `data` with the predictions beside them.
+        adapt_on
+            Table with targets to adapt to first: rows of new tasks, or later rows of known ones.
+        interval
+            The share of targets that `lower` and `upper` should enclose, such as 0.9.
+        progress
+            Show progress.
 
         Returns
         -------
@@ -111,9 +115,12 @@ class TableRun:
 
         Parameters
         ----------
-        data : table with targets: rows of new tasks, or later rows of known ones.
-        out : a new folder for the result, with one file per task; None: in memory.
-        progress : show progress.
+        data
+            Table with targets: rows of new tasks, or later rows of known ones.
+        out
+            A new folder for the result, with one file per task; None: in memory.
+        progress
+            Show progress.
 
         Returns
         -------
@@ -130,8 +137,10 @@ class TableRun:
 
         Parameters
         ----------
-        data : table with targets; None returns the scores on the tasks that training held out.
-        progress : show progress.
+        data
+            Table with targets; None returns the scores on the tasks that training held out.
+        progress
+            Show progress.
 
         Returns
         -------
@@ -157,7 +166,8 @@ class TableRun:
 
         Parameters
         ----------
-        out : the folder; it must not exist.
+        out
+            The folder; it must not exist.
 
         Returns
         -------
@@ -217,10 +227,13 @@ def load(
 
     Parameters
     ----------
-    folder : folder of a training run, or of a table's run.
-    best : of a training run, the best checkpoint instead of the newest one.
-    model : of a table's run with a network of your own, MODULE:FUNCTION; no module is imported
-        because a file names it.
+    folder
+        Folder of a training run, or of a table's run.
+    best
+        Of a training run, the best checkpoint instead of the newest one.
+    model
+        Of a table's run with a network of your own, MODULE:FUNCTION; no module is imported because
+        a file names it.
 
     Returns
     -------

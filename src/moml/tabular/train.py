@@ -53,27 +53,47 @@ def train_table(
 
     Parameters
     ----------
-    data : Parquet, CSV or Arrow file, or a folder of such files with the same columns; in Python
-        also a dictionary of columns or a data frame.
-    out : Folder of the run; it must not exist. In Python None keeps the run in memory.
-    task : Column that says which task a row belongs to.
-    target : Column to predict: a number, or a class.
-    order : Column of numbers or dates: a task's earlier rows are known before its later ones.
-    weight : Column with the rows' weights.
-    inputs : Columns to predict from; by default all others.
-    exclude : Columns to leave out.
-    classification : Treat a target of numbers as classes.
-    missing : Missing inputs: "impute" the training mean beside an indicator, or "refuse" them.
-    shots : Rows that a new task will have; by default half of the median task, at most 10.
-    hold_out : Share of the tasks to score on, by a model that has not learned from them.
-    refit : Then train once more on all tasks, if they are at most 5,000, and keep that model.
-    members : Networks of each kind that are averaged.
-    iterations : Training steps; by default chosen by the number of tasks.
-    kinds : Kinds of members to try: summary, head (for numbers), steps; by default two of them.
-    seed : Seed of everything random.
-    model : Your own network, MODULE:FUNCTION; it is called with the numbers of inputs and outputs.
-    progress : Show progress.
-    say : Called with lines that describe how the table was understood.
+    data
+        Parquet, CSV or Arrow file, or a folder of such files with the same columns; in Python also
+        a dictionary of columns or a data frame.
+    out
+        Folder of the run; it must not exist. In Python None keeps the run in memory.
+    task
+        Column that says which task a row belongs to.
+    target
+        Column to predict: a number, or a class.
+    order
+        Column of numbers or dates: a task's earlier rows are known before its later ones.
+    weight
+        Column with the rows' weights.
+    inputs
+        Columns to predict from; by default all others.
+    exclude
+        Columns to leave out.
+    classification
+        Treat a target of numbers as classes.
+    missing
+        Missing inputs: "impute" the training mean beside an indicator, or "refuse" them.
+    shots
+        Rows that a new task will have; by default half of the median task, at most 10.
+    hold_out
+        Share of the tasks to score on, by a model that has not learned from them.
+    refit
+        Then train once more on all tasks, if they are at most 5,000, and keep that model.
+    members
+        Networks of each kind that are averaged.
+    iterations
+        Training steps; by default chosen by the number of tasks.
+    kinds
+        Kinds of members to try: summary, head (for numbers), steps; by default two of them.
+    seed
+        Seed of everything random.
+    model
+        Your own network, MODULE:FUNCTION; it is called with the numbers of inputs and outputs.
+    progress
+        Show progress.
+    say
+        Called with lines that describe how the table was understood.
 
     Returns
     -------
