@@ -1,7 +1,7 @@
 """Checkpoints: states on disk that are verified before they are read.
 
     checkpoints/0000012000/  state.safetensors      the leaves, by their paths
-                             part-0003.safetensors  of several processes: the rows of the fourth
+                             part-0003.safetensors  see `moml.storage.shares`
                              info.json              format, step, score, leaves, the caller's notes
                              manifest.json          see `moml.storage.manifest`
 
@@ -30,10 +30,10 @@ from moml.runtime.process_group import ALONE, Team, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
 from moml.storage.files import check_space
 from moml.storage.manifest import flaw, seal, sync_folder
-from moml.storage.shares import Pieces, Share
+from moml.storage.shares import Share, read_shared, write_shared
 from moml.types import Record, State
 
-FORMAT = 3
+FORMAT, STATE = 3, "state.safetensors"
 PARTIAL, SWAPPED, OLD = ".writing-", ".swapped-", ".old-"
 Usable = Callable[[Record], str | None]  # info -> why a checkpoint cannot be used, or None
 log = logging.getLogger("moml")
@@ -208,22 +208,18 @@ class Checkpoints:
     def _write(self, step: int, state: State, text: str) -> None:
         partial, final = self.folder / f"{PARTIAL}{step:010d}", self.path(step)
         leaves = dict(zip(leaf_paths(state), jax.tree.leaves(state), strict=True))
-        rows = {f"{k}@{x.first}": x.rows for k, x in leaves.items() if isinstance(x, Share)}
-        whole = {k: x for k, x in leaves.items() if not isinstance(x, Share)}
+        shares = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Share)}
+        whole = {name: leaf for name, leaf in leaves.items() if name not in shares}
 
         def begin() -> None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.clear()
-            shared = self.team.processes * sum(x.nbytes for x in rows.values())
-            check_space(self.folder, shared + sum(x.nbytes for x in whole.values()))
+            rows = self.team.processes * sum(x.rows.nbytes for x in shares.values())
+            check_space(self.folder, rows + sum(x.nbytes for x in whole.values()))
             partial.mkdir()
 
-        def write_rows() -> None:
-            if rows:
-                write_arrays(partial / f"part-{self.team.process:04d}.safetensors", rows)
-
         def finish() -> None:
-            write_arrays(partial / "state.safetensors", whole)
+            write_arrays(partial / STATE, whole)
             (partial / "info.json").write_text(text)
             seal(partial)
             if final.exists():
@@ -235,7 +231,7 @@ class Checkpoints:
 
         try:
             self.team.together("save", begin if self.team.leads else nothing)
-            self.team.together("save", write_rows)
+            self.team.together("save", lambda: write_shared(partial, self.team.process, shares))
             self.team.together("save", finish if self.team.leads else nothing)
         except LostProcess:
             raise
@@ -281,16 +277,7 @@ def _read(
     _check_leaves(leaves, like)
     if problem := usable(info):
         raise CheckpointError(problem)
-    arrays: dict[str, np.ndarray | Pieces] = {}
-    arrays |= read_arrays(folder / "state.safetensors", mapped=mapped)
-    pieces: dict[str, dict[int, np.ndarray]] = {}
-    for path in folder.glob("part-*.safetensors"):
-        for key, array in read_arrays(path).items():
-            name, _, first = key.rpartition("@")
-            if len(array):  # a process may have no rows
-                pieces.setdefault(name, {})[int(first)] = array
-    for name, each in pieces.items():
-        arrays[name] = Pieces(each) if mapped else np.asarray(Pieces(each))
+    arrays = read_shared(folder, mapped) | read_arrays(folder / STATE, mapped=mapped)
     state = jax.tree.unflatten(
         jax.tree.structure(like), [arrays.get(at) for at in leaf_paths(like)]
     )
