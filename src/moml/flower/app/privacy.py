@@ -32,29 +32,31 @@ class Ledger:
     own client, and epsilon is that of the client that has answered most often.
     """
 
-    def __init__(self, told: Privacy, n: int, clients: int) -> None:
-        self.told, self.clients = told, clients
+    def __init__(self, privacy: Privacy, n: int, clients: int) -> None:
+        self.privacy, self.clients = privacy, clients
         self.answers = np.zeros(n, np.int64)  # of each task
-        self.accountant = accountant(told.delta, n)  # of the server's means
+        self.accountant = accountant(privacy.delta, n)  # of the server's means
 
     @property
     def asks(self) -> dict[str, bool]:
         """Options of `Cohorts`: each client is asked, and clipped, by itself."""
-        return {"alone": True, "whole": self.told.where in CENTRAL}
+        return {"alone": True, "whole": self.privacy.where in CENTRAL}
 
     def wrapped(self, cohorts: Cohorts) -> Strategy:
         """Return the strategy, private where that is the server's part."""
-        if self.told.where not in CENTRAL:
+        if self.privacy.where not in CENTRAL:
             return cohorts
-        numbers = (self.told.noise_multiplier, self.told.clipping_norm, self.clients)
-        return CENTRAL[self.told.where](cohorts, *numbers, accountant=self.accountant)
+        numbers = (self.privacy.noise_multiplier, self.privacy.clipping_norm, self.clients)
+        return CENTRAL[self.privacy.where](cohorts, *numbers, accountant=self.accountant)
 
     def count(self, tasks: list[int]) -> float:
         """Return epsilon after a round that these tasks answered; a wrapper counts by itself."""
         self.answers[tasks] += 1
-        if self.told.where in CENTRAL:
+        if self.privacy.where in CENTRAL:
             return _spent(self.accountant)
-        return epsilon_after(int(self.answers.max()), self.told.noise_multiplier, self.told.delta)
+        return epsilon_after(
+            int(self.answers.max()), self.privacy.noise_multiplier, self.privacy.delta
+        )
 
     def state(self) -> Record:
         """Return what a checkpoint keeps."""
