@@ -40,7 +40,7 @@ def test_a_configuration_as_text_by_name_and_with_changes():
         ({"config": "omniglot", "method": "fedavg"}, "episodes have no clients"),
         ({"method": "maml"}, "maml has no rounds"),
         ({"rounds": -1}, "rounds must be a whole number from 0"),
-        ({"rounds": "3"}, "rounds must be like 0; given '3'"),
+        ({"rounds": "3"}, "rounds must be like 0; got '3'"),
         ({"min-nodes": 0}, "min-nodes must be a whole number from 1"),
         ({"timeout": 0.0}, "timeout must be a number above 0"),
     ],

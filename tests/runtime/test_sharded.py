@@ -80,7 +80,7 @@ def test_eight_devices():
     assert "one device" in method
     assert "with replacement" in again
     assert "8 devices" in few and "n = 5" in few
-    assert "1 to 8" in many and "given 9" in many
+    assert "1 to 8" in many and "got 9" in many
 
 
 def test_no_method_is_left_out():

@@ -1,15 +1,15 @@
 """`moml flower`: a federation of real processes, under Flower."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from moml.cli.validation import rows_file
 from moml.errors import check_count
 from moml.flower.app.settings import START
+from moml.types import Record
 
 HEAD = f"{'round':>9}{'loss':>9}{'before':>9}{'after':>9}{'answered':>10}{'seconds':>9}"
 
@@ -84,7 +84,15 @@ class Flower:
 
 def flower(command: Flower) -> None:
     """Carry out one of the four."""
-    COMMANDS[type(command.action)](command.action)
+    match command.action:
+        case Init():
+            init(command.action)
+        case Up():
+            up(command.action)
+        case Run():
+            run(command.action)
+        case Down():
+            down(command.action)
 
 
 def init(command: Init) -> None:
@@ -110,8 +118,8 @@ def up(command: Up) -> None:
     nodes = None if command.nodes is None else check_count("nodes", command.nodes, below=1001)
     now, new = up(opened(command.folder), nodes, command.tls, command.data, shown=True)
     secure = "TLS, registered nodes only" if now.tls else "insecure: this machine only"
-    told = f"SuperLink on {now.address}, {now.nodes} nodes, {secure}"
-    print(f"{command.folder} is {'up' if new else 'up already'}: {told}")
+    state = f"SuperLink on {now.address}, {now.nodes} nodes, {secure}"
+    print(f"{command.folder} is {'up' if new else 'up already'}: {state}")
 
 
 def run(command: Run) -> None:
@@ -138,10 +146,10 @@ def run(command: Run) -> None:
             print(f"rows: {file}")
 
 
-def _show(row: dict[str, Any]) -> None:
-    """A round in a line, and who is missing from it."""
-    told = lambda name: f"{'-':>9}" if row[name] is None else f"{row[name]:>9.4g}"
-    figures = "".join(map(told, ("loss", "before", "after")))
+def _show(row: Record) -> None:
+    """Print a round in a line, and the clients that are left out."""
+    figure = lambda name: f"{'-':>9}" if row[name] is None else f"{row[name]:>9.4g}"
+    figures = "".join(map(figure, ("loss", "before", "after")))
     answered = f"{row['answered']}/{row['asked']}"
     privacy = "" if row["epsilon"] is None else f"  epsilon {row['epsilon']:.3g}"
     step = f"{row['round']}/{row['rounds']}"
@@ -157,8 +165,5 @@ def down(command: Down) -> None:
     from moml.flower.local.folder import opened
 
     stopped = down(opened(command.folder))
-    told = f"{stopped} processes stopped" if stopped else "nothing was running"
-    print(f"{command.folder} is down: {told}")
-
-
-COMMANDS: dict[type, Callable[[Any], None]] = {Init: init, Up: up, Run: run, Down: down}
+    result = f"{stopped} processes stopped" if stopped else "nothing was running"
+    print(f"{command.folder} is down: {result}")

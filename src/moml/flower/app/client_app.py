@@ -1,7 +1,7 @@
 """Flower's client app: a node does its tasks' part of a round, and sends the mean of their models.
 
-What leaves it is that mean and the numbers of `records.TOLD`. An error leaves as its kind alone:
-words might quote data, so they go to the node's log.
+What leaves it is that mean and the numbers of `records.SENT`. Of an error only the class leaves:
+its message might quote data, and goes to the node's log.
 """
 
 import logging
@@ -17,9 +17,10 @@ from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 
 from moml.errors import ConfigError, DataError
 from moml.flower.app.learning import Client, Outcome, client_of
-from moml.flower.app.records import ARRAYS, CONFIG, COUNT, METRICS, TOLD, arrays_of, tree_of
+from moml.flower.app.records import ARRAYS, CONFIG, COUNT, METRICS, SENT, arrays_of, tree_of
 from moml.flower.app.settings import Node, node_of, read
 from moml.flower.app.state import Place, keep, recall
+from moml.types import Meta, Record
 
 FAILED = 2  # Flower's code of a client app that raised
 app = ClientApp()
@@ -28,7 +29,7 @@ Handler = Callable[[Message, Context], Message]
 
 
 def mute(message: Message, context: Context, call_next: Handler) -> Message:
-    """Whatever is raised goes to this node's log, and its kind to the server."""
+    """Write any error to this node's log, and send its class to the server."""
     try:
         return call_next(message, context)
     except Exception as error:
@@ -38,31 +39,31 @@ def mute(message: Message, context: Context, call_next: Handler) -> Message:
 
 
 def noised(message: Message, context: Context, call_next: Handler) -> Message:
-    """Local differential privacy: Flower's own, with the numbers of this run."""
-    told = read(context.run_config).privacy
-    if told is None:
+    """Apply Flower's local differential privacy, with the numbers of this run."""
+    privacy = read(context.run_config).privacy
+    if privacy is None:
         raise ConfigError("this run has no privacy")
     # Two updates of norm C differ by 2 C at most; Flower's noise is sensitivity times this factor.
-    factor = math.sqrt(2 * math.log(1.25 / told.delta))
-    epsilon = factor / told.noise_multiplier
-    mod = LocalDpMod(told.clipping_norm, 2 * told.clipping_norm, epsilon, told.delta)
+    factor = math.sqrt(2 * math.log(1.25 / privacy.delta))
+    epsilon = factor / privacy.noise_multiplier
+    mod = LocalDpMod(privacy.clipping_norm, 2 * privacy.clipping_norm, epsilon, privacy.delta)
     return mod(message, context, call_next)
 
 
 @app.query(mods=[mute])
 def holds(message: Message, context: Context) -> Message:
-    """Which partition this node holds."""
+    """Return the partition of this node."""
     node = node_of(context.node_config)
-    told = MetricRecord({"partition-id": node.partition, "num-partitions": node.partitions})
-    return Message(RecordDict({METRICS: told}), reply_to=message)
+    metrics = MetricRecord({"partition-id": node.partition, "num-partitions": node.partitions})
+    return Message(RecordDict({METRICS: metrics}), reply_to=message)
 
 
 def train(message: Message, context: Context) -> Message:
-    """A node's part of a round."""
+    """Do a node's part of a round."""
     settings, node = read(context.run_config), node_of(context.node_config)
     if message.metadata.message_type != settings.action:
         raise ConfigError(f"asked by {message.metadata.message_type}, not {settings.action}")
-    asked: Any = message.content[CONFIG]
+    asked: Record = dict(message.content.config_records[CONFIG])
     keep_compiled(node)
     client = client_of(settings.config, node)
     meta = tree_of(message.content.array_records[ARRAYS], client.meta)
@@ -77,17 +78,16 @@ def train(message: Message, context: Context) -> Message:
         done.append(one(client, place, meta, number, heard))
     weights = [int(each.weight) for each in done]
     mean = lambda *x: sum(p * np.asarray(x) for p, x in zip(weights, x, strict=True)) / sum(weights)
-    told: dict[str, Any] = {
-        name: float(mean(*(getattr(each, name) for each in done))) for name in TOLD[1:]
-    }
+    metrics = MetricRecord({COUNT: sum(weights)})
+    for name in SENT[1:]:
+        metrics[name] = float(mean(*(getattr(each, name) for each in done)))
     model = jax.tree.map(mean, *(each.meta for each in done))  # sum p_i w_i / sum p_i
-    metrics = MetricRecord({COUNT: sum(weights)} | told)
     content = RecordDict({ARRAYS: arrays_of(model), METRICS: metrics})
     return Message(content, reply_to=message)
 
 
-def one(client: Client, place: Place, meta: Any, number: int, heard: int) -> Outcome:
-    """One task's round: its row is recalled before and kept after."""
+def one(client: Client, place: Place, meta: Meta, number: int, heard: int) -> Outcome:
+    """Do one task's round: its row is recalled before and kept after."""
     row = client.row(meta)
     if jax.tree.leaves(row) and heard >= 0:
         found = recall(place, heard, row)
@@ -106,7 +106,7 @@ app.train("noised", mods=[mute, noised])(train)
 
 
 def keep_compiled(node: Node) -> None:
-    """A client process lives for one message: what it compiles is kept for the next."""
+    """Keep compiled programs on disk, as a client process lives for one message only."""
     config: Any = jax.config
     if node.state is None or config.jax_compilation_cache_dir is not None:
         return

@@ -1,15 +1,16 @@
-"""An experiment as both sides of a Flower run see it: the simulator's own draws and updates."""
+"""An experiment on both sides of a Flower run: the draws and updates of the simulator."""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, PyTree
 
 from moml.algorithms.method import Method
 from moml.config.build import build, client_net, table_net
@@ -21,27 +22,27 @@ from moml.runs.job import SCORED, plan_of, schedule_of, sizes_of
 from moml.tasks.sampler import draw, fetch
 from moml.training.compose import compose, hyper_of, init_key, run_key
 from moml.training.evaluate import score_on
-from moml.types import Adapt, Meta, Params, Rounds, Tasks
+from moml.types import Adapt, Meta, Params, Personal, Rounds, Tasks
 
 
 class Outcome(NamedTuple):
-    """What a round gives at a client; the row stays there."""
+    """The result of a round at a client; the row stays there."""
 
     meta: Meta
-    row: Any
-    weight: Any
-    loss: Any
-    before: Any
-    after: Any
-    drawn: Any  # whether the task is one of this round's at all
+    row: PyTree
+    weight: Array
+    loss: Array
+    before: Array
+    after: Array
+    drawn: Array  # whether the task is one of this round's at all
 
 
 class Client(NamedTuple):
     """What a node needs of an experiment."""
 
     meta: Meta  # shapes
-    row: Callable[[Meta], Any]
-    round: Callable[[Meta, Any, int, int], Outcome]  # w, row, number of the round, task
+    row: Callable[[Meta], PyTree]
+    round: Callable[[Meta, PyTree, int, int], Outcome]  # w, row, number of the round, task
 
 
 class Server(NamedTuple):
@@ -56,14 +57,14 @@ class Server(NamedTuple):
 
 
 def parts_of(chosen: Method) -> Rounds:
-    """A federated method's parts."""
+    """Return the parts of a federated method."""
     if chosen.algorithm.rounds is None:
         raise ConfigError(f"{chosen.name} has no rounds")
     return chosen.algorithm.rounds
 
 
 def client_of(config: Config, node: Node) -> Client:
-    """The experiment at a node: a table there, or data sets there or where MOML_DATA says."""
+    """Return the experiment at a node, with its table, or data sets there or in MOML_DATA."""
     if not isinstance(config.problem, Table):
         return _client(config, node.data, 0, 1)  # it knows everybody's data
     if node.data is None:  # a path of the server's choice is not for a node to open
@@ -88,7 +89,7 @@ def _client(config: Config, data: str | None, partition: int, partitions: int) -
     scored = jax.random.key(SCORED)
     scores = score_on(each, adapt, own.tasks, scored, shots=config.shots, queries=own.queries)
 
-    def round_(meta: Meta, row: Any, t: Any, i: Any) -> Outcome:
+    def round_(meta: Meta, row: PyTree, t: Array, i: Array) -> Outcome:
         visit = draw(jax.random.fold_in(key, t), needs, tasks)  # all of the round's, as simulated
         at = jnp.argmax(visit.ids == i)
         mine = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, at, 1), visit)
@@ -110,20 +111,18 @@ def _client(config: Config, data: str | None, partition: int, partitions: int) -
 
 
 def _before_and_after(adapt: Adapt) -> Adapt:
-    """An adaptation that gives two models: as it came, and adapted."""
+    """Return an adaptation that gives two models: the given one, and the adapted one."""
+    apply = lambda meta, support, hyper: [adapt.start(meta), adapt.apply(meta, support, hyper)]
 
-    def merge(meta: Meta, both: Any) -> list[Params]:
+    def merge(meta: Meta, both: list[Personal]) -> list[Params]:
         return [adapt.merge(meta, one) for one in both]
 
-    return adapt._replace(
-        apply=lambda meta, support, hyper: [adapt.start(meta), adapt.apply(meta, support, hyper)],
-        merge=merge,
-    )
+    return adapt._replace(apply=apply, merge=merge)
 
 
 @cache
 def server_of(config: Config) -> Server:
-    """The experiment at the server."""
+    """Return the experiment at the server."""
     problem, n = config.problem, config.problem.n or 0
     match problem:
         case Clients():
@@ -157,13 +156,10 @@ def server_of(config: Config) -> Server:
 
 @contextmanager
 def _data_in(folder: str | None) -> Iterator[None]:
-    before = os.environ.get("MOML_DATA")
+    before = dict(os.environ)
     try:
-        if folder is not None:
-            os.environ["MOML_DATA"] = folder
+        os.environ |= {} if folder is None else {"MOML_DATA": folder}
         yield
     finally:
-        if before is None:
-            os.environ.pop("MOML_DATA", None)
-        else:
-            os.environ["MOML_DATA"] = before
+        os.environ.pop("MOML_DATA", None)
+        os.environ |= before

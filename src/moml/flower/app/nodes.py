@@ -1,8 +1,7 @@
-"""Messages to nodes and their answers; and which node holds which partition."""
+"""Messages to nodes and their answers; and which node has which partition."""
 
 import logging
 import time
-from typing import Any
 
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
@@ -15,11 +14,11 @@ log = logging.getLogger("moml")
 QUERY = 60.0  # seconds for a node to say which partition it holds
 EVERY = 0.3  # seconds between two looks for answers; Flower's own `send_and_receive` takes 3
 
-OWN = (ErrorCode.LOAD_CLIENT_APP_EXCEPTION, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)  # a node's word
+OWN = (ErrorCode.LOAD_CLIENT_APP_EXCEPTION, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)  # of a node
 
 
 def exchange(grid: Grid, messages: list[Message], timeout: float) -> list[Message | None]:
-    """The answer to each message, None where none came in time; errors name the message alone."""
+    """Return the answer to each message, None where none came in time."""
     end = time.monotonic() + timeout
     open_ = {given for given in grid.push_messages(messages) if given}
     replies: dict[str, Message] = {}
@@ -34,30 +33,30 @@ def exchange(grid: Grid, messages: list[Message], timeout: float) -> list[Messag
 
 
 class Nodes:
-    """Which node holds which partition: nodes are asked once, when they are first seen."""
+    """Which node has which partition: nodes are asked once, when they are first seen."""
 
     def __init__(self) -> None:
         self.partitions = 0
-        self._held: dict[int, int | None] = {}  # node -> partition; None: it has none for us
+        self._partition_of: dict[int, int | None] = {}  # None: it has none for us
 
     def holders(self, grid: Grid, timeout: float) -> dict[int, int]:
-        """Partition -> node, of the nodes that are there now; of two, the one that came last."""
-        there = set(grid.get_node_ids())
-        new = sorted(there - set(self._held))
+        """Return partition -> node, of the nodes online now; of two, the one that came last."""
+        online = set(grid.get_node_ids())
+        new = sorted(online - set(self._partition_of))
         timeout = min(timeout, QUERY)
         messages = [Message(RecordDict(), node, "query", ttl=timeout) for node in new]
         replies = exchange(grid, messages, timeout) if new else []
         for node, reply in zip(new, replies, strict=True):
             lost = reply is None or (reply.has_error() and reply.error.code not in OWN)
             if reply is not None and not lost:  # else it is asked again in the next round
-                self._held[node] = self._partition(node, reply)
-        held = {part: node for node, part in self._held.items() if node in there}
-        return {part: node for part, node in held.items() if part is not None}
+                self._partition_of[node] = self._read(node, reply)
+        found = {part: node for node, part in self._partition_of.items() if node in online}
+        return {part: node for part, node in found.items() if part is not None}
 
-    def _partition(self, node: int, reply: Message) -> int | None:
+    def _read(self, node: int, reply: Message) -> int | None:
         try:
-            told: Any = reply.content[METRICS]
-            partition, count = int(told["partition-id"]), int(told["num-partitions"])
+            metrics = reply.content.metric_records[METRICS]
+            partition, count = (int(str(metrics[f])) for f in ("partition-id", "num-partitions"))
         except (ValueError, KeyError, TypeError):
             reason = reply.error.reason if reply.has_error() else "its answer cannot be read"
             log.warning("node %d is left out: %s", node, line(reason))
@@ -72,7 +71,7 @@ class Nodes:
 
 
 def wait(grid: Grid, count: int, timeout: float) -> None:
-    """Return when so many nodes are there."""
+    """Return when `count` nodes are online."""
     end = time.monotonic() + timeout
     while (there := len(list(grid.get_node_ids()))) < count:
         if time.monotonic() > end:

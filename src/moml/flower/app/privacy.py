@@ -1,7 +1,5 @@
 """Differential privacy by Flower's own wrappers, and what it has cost by Flower's accountant."""
 
-from typing import Any
-
 import numpy as np
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
@@ -19,6 +17,7 @@ from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
 from moml.errors import ConfigError
 from moml.flower.app.settings import Privacy
 from moml.flower.app.strategy import Cohorts
+from moml.types import Record
 
 CENTRAL = {
     "server": DifferentialPrivacyServerSideFixedClipping,
@@ -33,42 +32,44 @@ class Ledger:
     own client, and epsilon is that of the client that has answered most often.
     """
 
-    def __init__(self, told: Privacy, n: int, clients: int) -> None:
-        self.told, self.clients = told, clients
+    def __init__(self, privacy: Privacy, n: int, clients: int) -> None:
+        self.privacy, self.clients = privacy, clients
         self.answers = np.zeros(n, np.int64)  # of each task
-        self.accountant = accountant(told.delta, n)  # of the server's means
+        self.accountant = accountant(privacy.delta, n)  # of the server's means
 
     @property
-    def asks(self) -> dict[str, Any]:
-        """How clients are asked: each by itself, as each is clipped by itself."""
-        return {"alone": True, "whole": self.told.where in CENTRAL}
+    def asks(self) -> dict[str, bool]:
+        """Options of `Cohorts`: each client is asked, and clipped, by itself."""
+        return {"alone": True, "whole": self.privacy.where in CENTRAL}
 
     def wrapped(self, cohorts: Cohorts) -> Strategy:
-        """The strategy, private where that is the server's part."""
-        if self.told.where not in CENTRAL:
+        """Return the strategy, private where that is the server's part."""
+        if self.privacy.where not in CENTRAL:
             return cohorts
-        numbers = (self.told.noise_multiplier, self.told.clipping_norm, self.clients)
-        return CENTRAL[self.told.where](cohorts, *numbers, accountant=self.accountant)
+        numbers = (self.privacy.noise_multiplier, self.privacy.clipping_norm, self.clients)
+        return CENTRAL[self.privacy.where](cohorts, *numbers, accountant=self.accountant)
 
     def count(self, tasks: list[int]) -> float:
-        """Epsilon after a round that these tasks answered; a wrapper has counted by itself."""
+        """Return epsilon after a round that these tasks answered; a wrapper counts by itself."""
         self.answers[tasks] += 1
-        if self.told.where in CENTRAL:
+        if self.privacy.where in CENTRAL:
             return _spent(self.accountant)
-        return epsilon_after(int(self.answers.max()), self.told.noise_multiplier, self.told.delta)
+        return epsilon_after(
+            int(self.answers.max()), self.privacy.noise_multiplier, self.privacy.delta
+        )
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+    def state(self) -> Record:
+        """Return what a checkpoint keeps."""
         return {"accountant": self.accountant.state_dict(), "answers": self.answers.tolist()}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+    def load(self, state: Record) -> None:
+        """Restore from a checkpoint."""
         self.accountant.load_state_dict(state["accountant"])
         self.answers = np.array(state["answers"], np.int64)
 
 
 def accountant(delta: float, n: int) -> RdpAccountant:
-    """Flower's accountant of a population of n, without amplification by sampling."""
+    """Return Flower's accountant for a population of n, without amplification by sampling."""
     relation, sampling = NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.NO_AMPLIFICATION
     try:
         return RdpAccountant(PrivacyConfig(delta, n, relation, sampling))
@@ -77,7 +78,7 @@ def accountant(delta: float, n: int) -> RdpAccountant:
 
 
 def epsilon_after(releases: int, noise_multiplier: float, delta: float = 1e-5) -> float:
-    """Epsilon of so many releases with this noise: how much noise will do for how many rounds.
+    """Return epsilon after some releases with this noise.
 
     >>> [round(epsilon_after(10, noise), 1) for noise in (1, 2, 4, 8)]
     [19.1, 8.1, 3.6, 1.7]

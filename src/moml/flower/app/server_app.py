@@ -131,7 +131,7 @@ def one_round(
         replies,
         state.meta,
         weighted=server.weighted,
-        unmoved=ledger is None or ledger.told.where != "server",
+        unmoved=ledger is None or ledger.privacy.where != "server",
         late=f"no answer within {settings.timeout:g} s",
     )
     heard = [task for each, _ in good for task in each.tasks]

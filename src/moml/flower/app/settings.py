@@ -1,4 +1,4 @@
-"""What a Flower run is told: by its app folder (the run), and by each machine (the node)."""
+"""The settings of a Flower run: of its app folder (the run), and of each machine (the node)."""
 
 import math
 import os
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from moml.config.config import Config, check, options_of, with_method
 from moml.config.problems import Episodes, one_of
@@ -15,11 +15,12 @@ from moml.config.starts import STARTS
 from moml.config.toml import parse
 from moml.errors import ConfigError, check_count
 from moml.methods import METHODS
+from moml.types import Record
 
 START = "synthetic-clients"
 ACTIONS = {"": "train", "server": "train", "client": "train.clipped", "local": "train.noised"}
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: Record = {
     "config": "",
     "experiment": "moml",
     "method": "",
@@ -65,12 +66,12 @@ class Node(NamedTuple):
 
     partition: int
     partitions: int
-    state: Path | None  # where memories lie
-    data: str | None  # where data sets lie, instead of MOML_DATA
+    state: Path | None  # folder of the memories
+    data: str | None  # folder of the data sets, instead of MOML_DATA
 
 
-def read(run: Mapping[str, Any]) -> Settings:
-    """The settings of a run, checked.
+def read(run: Mapping[str, object]) -> Settings:
+    """Return the settings of a run, checked.
 
     >>> read({"rounds": 3, "method": "fedavg"}).rounds
     3
@@ -78,11 +79,11 @@ def read(run: Mapping[str, Any]) -> Settings:
     for key, usual in DEFAULTS.items():
         kind = float | int if isinstance(usual, float) else type(usual)
         if not isinstance(run.get(key, usual), kind):
-            raise ConfigError(f"{key} must be like {usual!r}; given {run[key]!r}")
+            raise ConfigError(f"{key} must be like {usual!r}; got {run[key]!r}")
     given = DEFAULTS | {key: run[key] for key in DEFAULTS if key in run}
     experiment = given["experiment"]
     if not NAME.fullmatch(experiment):  # a folder of this name is made
-        raise ConfigError(f"experiment must be letters, digits, . _ -; given {experiment!r}")
+        raise ConfigError(f"experiment must be letters, digits, . _ -; got {experiment!r}")
     config = experiment_of(given["config"], given["method"], given["rounds"])
     timeout = _positive("timeout", given["timeout"])
     home = os.environ.get("FLWR_HOME") or Path.home() / ".flwr"
@@ -100,7 +101,7 @@ def read(run: Mapping[str, Any]) -> Settings:
 
 @cache
 def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
-    """The configuration that a run's text holds, or names; another method or number of rounds."""
+    """Return the configuration in a text, or of that name; method and rounds replace its own."""
     named = STARTS.get(text.strip() or START)
     config = parse(text, "config") if named is None else named
     if method:
@@ -122,8 +123,8 @@ def local_steps(config: Config) -> int:
     return config.option("local_steps")
 
 
-def node_of(node: Mapping[str, Any]) -> Node:
-    """What a machine is told at its start."""
+def node_of(node: Mapping[str, object]) -> Node:
+    """Return the settings of a node, checked."""
     for key in ("partition-id", "num-partitions"):
         if key not in node:
             raise ConfigError(f"--node-config must have {key}")
@@ -139,20 +140,20 @@ def node_of(node: Mapping[str, Any]) -> Node:
 
 def _positive(name: str, value: float) -> float:
     if not 0 < value < math.inf:
-        raise ConfigError(f"{name} must be a number above 0; given {value:g}")
+        raise ConfigError(f"{name} must be a number above 0; got {value:g}")
     return float(value)
 
 
-def _privacy(given: Mapping[str, Any], config: Config) -> Privacy | None:
+def _privacy(given: Record, config: Config) -> Privacy | None:
     where = given["privacy"]
     one_of("privacy", where, ACTIONS)
     if not where:
         return None
     for name in ("weighted", "dropout"):
         if config.option(name):
-            raise ConfigError(f"privacy counts every client alike, and each: leave out {name}")
+            raise ConfigError(f"privacy needs all clients, with equal weights: leave out {name}")
     delta = _positive("delta", given["delta"])
     if delta >= 1:
-        raise ConfigError(f"delta must be below 1; given {delta:g}")
+        raise ConfigError(f"delta must be below 1; got {delta:g}")
     norm, noise = (_positive(name, given[name]) for name in ("clipping-norm", "noise-multiplier"))
     return Privacy(where, norm, noise, delta)

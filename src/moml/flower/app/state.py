@@ -10,11 +10,12 @@ when a run begins: another one of the same name has memories of its own.
 import hashlib
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from flwr.app import ArrayRecord, RecordDict
+from jaxtyping import PyTree
 
 from moml.atomic import atomic_write
 from moml.errors import CheckpointError, ConfigError
@@ -28,7 +29,7 @@ SUFFIX = ".safetensors"
 
 
 class Place(NamedTuple):
-    """Where the rows of one task in one run lie."""
+    """Where the rows of one task in one run are kept."""
 
     records: RecordDict  # Flower's Context.state: lost when the node is started again
     folder: Path | None  # files: not lost
@@ -46,8 +47,8 @@ class Place(NamedTuple):
         return None if self.folder is None else self.folder / self.experiment
 
 
-def recall(place: Place, round_: int, like: Any) -> Any:
-    """The row after a round, None where it is not there; CheckpointError where it is damaged."""
+def recall(place: Place, round_: int, like: PyTree) -> PyTree:
+    """Return the row after a round, None where there is none; CheckpointError if it is damaged."""
     record = place.records.get(f"{place.experiment}/{place.name(round_)}")
     if isinstance(record, ArrayRecord):
         return tree_of(record, like)
@@ -60,8 +61,8 @@ def recall(place: Place, round_: int, like: Any) -> Any:
     return None
 
 
-def keep(place: Place, before: int, round_: int, row: Any) -> None:
-    """Keep the row after a round, and the one it came from; those of other rounds go."""
+def keep(place: Place, before: int, round_: int, row: PyTree) -> None:
+    """Keep the row after a round, and the one it came from; delete those of other rounds."""
     names = {place.name(before), place.name(round_)}
     if place.files is not None:
         folder = writable_folder(place.files)
@@ -78,7 +79,7 @@ def keep(place: Place, before: int, round_: int, row: Any) -> None:
     place.records[f"{place.experiment}/{place.name(round_)}"] = arrays_of(row)
 
 
-def _write(folder: Path, name: str, row: Any) -> Path:
+def _write(folder: Path, name: str, row: PyTree) -> Path:
     """Write a file atomically, with its digest in its name."""
     leaves = {key: np.asarray(leaf) for key, leaf in named_leaves(row, "w").items()}
     content = arrays_bytes(leaves)

@@ -1,11 +1,11 @@
-"""Who is asked in a round, and whose answer counts.
+"""Who is asked in a round, and which answers count.
 
-The mean itself is Flower's `FedAvg.aggregate_train` as it comes: that is what its wrappers of
-differential privacy are made for, and what its accountant insists on.
+The mean itself is Flower's unmodified `FedAvg.aggregate_train`, which its wrappers for differential
+privacy and its accountant require.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
@@ -14,7 +14,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from moml.errors import ConfigError
 from moml.flower.app.nodes import Nodes
-from moml.flower.app.records import ARRAYS, CONFIG, flaw, same
+from moml.flower.app.records import ARRAYS, CONFIG, problem_of
+from moml.flower.app.records import unmoved as is_unmoved
 from moml.types import Meta
 
 
@@ -37,8 +38,8 @@ class Asked(NamedTuple):
 class Cohorts(FedAvg):
     """FedAvg whose cohorts are tasks drawn from (seed, round), as the simulator draws them.
 
-    One message a node, with all its tasks of the round; where `alone`, one message a task. A round
-    that must be `whole` asks nobody where somebody cannot be asked.
+    One message a node, with all its tasks of the round; with `alone`, one message a task. With
+    `whole`, nobody is asked where somebody cannot be asked.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Cohorts(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """The messages of a round."""
+        """Return the messages of a round."""
         ids, present = self.cohort(server_round - 1)
         holders = self.nodes.holders(grid, self.timeout)
         if not self.nodes.partitions:
@@ -80,9 +81,9 @@ class Cohorts(FedAvg):
             short = "not asked: with privacy a round has all its clients or none"
             self.failed += [Failure(each.partition, each.tasks, short) for each in self.asked]
             self.asked = []
-        say: dict[str, Any] = {"ttl": self.timeout, "group_id": str(server_round)}
+        content = lambda tasks: self._content(arrays, config, server_round, tasks)
         return [
-            Message(self._content(arrays, config, server_round, tasks), node, self.action, **say)
+            Message(content(tasks), node, self.action, ttl=self.timeout, group_id=str(server_round))
             for node, _, tasks in self.asked
         ]
 
@@ -93,13 +94,10 @@ class Cohorts(FedAvg):
     def _content(
         self, arrays: ArrayRecord, config: ConfigRecord, server_round: int, tasks: list[int]
     ) -> RecordDict:
-        told: dict[str, Any] = {
-            "server-round": server_round,
-            "run": self.run,
-            "tasks": tasks,
-            "heard": [int(self.heard[task]) for task in tasks],
-        }
-        return RecordDict({ARRAYS: arrays, CONFIG: ConfigRecord(dict(config) | told)})
+        asked = ConfigRecord(dict(config))
+        asked["server-round"], asked["run"], asked["tasks"] = server_round, self.run, tasks
+        asked["heard"] = [int(self.heard[task]) for task in tasks]
+        return RecordDict({ARRAYS: arrays, CONFIG: asked})
 
 
 def sifted(
@@ -111,12 +109,12 @@ def sifted(
     unmoved: bool,
     late: str,
 ) -> tuple[list[tuple[Asked, Message]], list[Failure]]:
-    """The answers that can go into the mean, and the others by name; `unmoved`: so may they be."""
+    """Return the answers that can go into the mean, and the others; `unmoved` models may, too."""
     good, failed = [], []
     for each, reply in zip(asked, replies, strict=True):
         weight = None if weighted else len(each.tasks)
-        reason = late if reply is None else flaw(reply, meta, weight)
-        if reply is not None and reason is None and not unmoved and same(reply, meta):
+        reason = late if reply is None else problem_of(reply, meta, weight)
+        if reply is not None and reason is None and not unmoved and is_unmoved(reply, meta):
             reason = "its model is the one it was sent: there is nothing to clip"
         if reply is not None and reason is None:
             good.append((each, reply))
