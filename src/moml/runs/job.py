@@ -19,7 +19,7 @@ from moml.config.table_tasks import Held
 from moml.errors import ConfigError
 from moml.runtime import simulate
 from moml.runtime.account import Cost, spending
-from moml.runtime.process_group import ALONE, Team
+from moml.runtime.process_group import ALONE, ProcessGroup
 from moml.storage.rows_file import layout_of
 from moml.storage.rows_on_disk import RowsOnDisk
 from moml.training.check import check_loss, check_params
@@ -131,7 +131,7 @@ def single(
     folder: Path | None = None,
     params: Params | None = None,
     mesh: Mesh | None = None,
-    team: Team = ALONE,
+    group: ProcessGroup = ALONE,
 ) -> Job:
     """One training from `params`, or from those of the seed; it stops where it diverges.
 
@@ -147,7 +147,7 @@ def single(
         if config.memory == "disk":
             raise ConfigError("memory = disk must run on one device of one process; got several")
         execution: Execution = OnMesh(
-            plan.method, tasks, mesh, team, schedule_of(config), params, key, hyper, first
+            plan.method, tasks, mesh, group, schedule_of(config), params, key, hyper, first
         )
     elif config.memory == "disk" and folder is not None:
         like = jax.eval_shape(plan.method.algorithm.init, params, hyper)

@@ -16,7 +16,7 @@ from moml.runs.consistency import assert_same_config, assert_same_data, assert_s
 from moml.runs.job import Job, Plan, plan_of, single, sizes_of
 from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
 from moml.runs.session import run_job
-from moml.runtime.process_group import ALONE, Team, nothing
+from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
@@ -48,12 +48,12 @@ def train(
     board: bool = False,
     callback: Callback | None = None,
     mesh: Mesh | None = None,
-    team: Team = ALONE,
+    group: ProcessGroup = ALONE,
 ) -> tuple[Config, Job]:
     """Start a run in a folder and train to its end; the resolved configuration, and the job.
 
     With a `source`, another run, it starts from the parameters w there. With a `mesh` its tasks are
-    distributed over many devices, those of all processes of the `team`.
+    distributed over many devices, those of all processes of the `group`.
     """
     if board:
         tensorboard_x()  # raises before anything is started
@@ -62,11 +62,11 @@ def train(
         plan = plan_of(given)
         return plan, resolved(given, plan)
 
-    plan, config = team.together("config", prepare)
-    assert_same_config(team, config)
-    start = None if source is None else team.together("from", lambda: _start(source, plan))
-    assert_same_data(team, plan, start)
-    job = single(config, plan, folder=folder, params=start, mesh=mesh, team=team)
+    plan, config = group.run_all("config", prepare)
+    assert_same_config(group, config)
+    start = None if source is None else group.run_all("from", lambda: _start(source, plan))
+    assert_same_data(group, plan, start)
+    job = single(config, plan, folder=folder, params=start, mesh=mesh, group=group)
     with ExitStack() as stack:
 
         def claim() -> None:
@@ -74,11 +74,11 @@ def train(
             extra = {} if source is None else {"from": str(source)}
             begin(folder, config, extra, job.execution.check_new)
 
-        assert_same_folder(team, folder)
-        team.together("begin", claim if team.leads else nothing)
+        assert_same_folder(group, folder)
+        group.run_all("begin", claim if group.leads else nothing)
         run_job(
             folder, config, job, progress=progress, board=board, callback=callback,
-            save_first=source is not None, team=team,
+            save_first=source is not None, group=group,
         )  # fmt: skip
     return config, job
 
@@ -107,31 +107,31 @@ def resume(
     board: bool = False,
     callback: Callback | None = None,
     mesh: Mesh | None = None,
-    team: Team = ALONE,
+    group: ProcessGroup = ALONE,
 ) -> tuple[Config, Job]:
     """Continue a run from its last good checkpoint, also on other devices than before."""
-    team.together("record", lambda: record_of(folder))
-    assert_same_folder(team, folder)
+    group.run_all("record", lambda: record_of(folder))
+    assert_same_folder(group, folder)
     with ExitStack() as stack:
 
         def claim() -> None:
             stack.enter_context(Lock(folder))
 
-        team.together("begin", claim if team.leads else nothing)
-        record, config, note = team.together("config", lambda: unchanged(folder, allow))
-        assert_same_config(team, config)
+        group.run_all("begin", claim if group.leads else nothing)
+        record, config, note = group.run_all("config", lambda: unchanged(folder, allow))
+        assert_same_config(group, config)
         warn_of_forgotten(record)
         if "from" in record and not Checkpoints(folder / "checkpoints").steps():
             raise CheckpointError(
                 f"{folder} was stopped before it began: remove it, and begin it again from "
                 f"{record['from']}"
             )
-        plan = team.together("plan", lambda: plan_of(config))
-        assert_same_data(team, plan, None)
-        job = single(config, plan, folder=folder, mesh=mesh, team=team)
+        plan = group.run_all("plan", lambda: plan_of(config))
+        assert_same_data(group, plan, None)
+        job = single(config, plan, folder=folder, mesh=mesh, group=group)
         run_job(
             folder, config, job, progress=progress, board=board, callback=callback,
-            ready=note if team.leads else nothing, team=team,
+            ready=note if group.leads else nothing, group=group,
         )  # fmt: skip
     return config, job
 

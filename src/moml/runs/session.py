@@ -25,7 +25,7 @@ from moml.config.toml import dump
 from moml.errors import ConfigError, Interrupted
 from moml.runs.job import Job
 from moml.runtime.account import Cost
-from moml.runtime.process_group import ALONE, Team, nothing
+from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import DETERMINISTIC, open_log, versions
 from moml.storage.metrics import COST, START, Mark, Metrics, flaw, read, tensorboard
@@ -74,9 +74,9 @@ def _spent(path: Path, job: Job, done: int, *, leads: bool) -> Cost | None:
     return Cost(**rows[-1][COST]) if rows and COST in rows[-1] else job.cost(0, done)
 
 
-def _agreed(team: Team, halt: int, due: bool) -> tuple[int, bool]:
+def _agreed(group: ProcessGroup, halt: int, due: bool) -> tuple[int, bool]:
     """Stop if any process was asked to; save when the first one says so."""
-    answers = [words.split() for words in team.exchange("stretch", f"{halt} {due:d}")]
+    answers = [words.split() for words in group.exchange("stretch", f"{halt} {due:d}")]
     return max(int(halt) for halt, _ in answers), answers[0][1] == "1"
 
 
@@ -92,27 +92,27 @@ def run_job(
     more: bool = False,
     save_first: bool = False,
     ready: Callable[[], None] = nothing,
-    team: Team = ALONE,
+    group: ProcessGroup = ALONE,
 ) -> State:
     """Do what is left of a job in a folder whose lock the caller has; the last carry.
 
     Metrics, scores and checkpoints are written after the stretches of the loop. Raises Interrupted
     after a signal, when all is saved (at the end only if there is `more` to do), and Diverged.
     `resume` is the command that continues. `save_first` saves step 0. `ready` is called when the
-    state to continue from is loaded, before anything is changed. All processes of a `team` do the
+    state to continue from is loaded, before anything is changed. All processes of a `group` do the
     same; the first one writes, and all save.
     """
     plan, path = job.plan, folder / "metrics.jsonl"
     uses = versions()
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (
-        open_log(folder) if team.leads else nullcontext(),
+        open_log(folder) if group.leads else nullcontext(),
         log_errors(),
-        Checkpoints(folder / "checkpoints", config.keep, team) as kept,
+        Checkpoints(folder / "checkpoints", config.keep, group) as kept,
         stop_signals() as signalled,
         closing(job.execution) as execution,
     ):
-        team.together("clear", kept.clear if team.leads else nothing)
+        group.run_all("clear", kept.clear if group.leads else nothing)
         usable = lambda info: flaw(path, Mark(**info["metrics"])) or execution.verify(info)
         found = kept.load(execution.shapes(), usable, mapped=True)
         done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
@@ -128,12 +128,12 @@ def run_job(
             text = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
             log.warning(text, DETERMINISTIC[0])
         every = max(1, config.score_every // config.log_every) if config.score_every else 0
-        boards = tensorboard(folder / "tensorboard", done) if board and team.leads else None
+        boards = tensorboard(folder / "tensorboard", done) if board and group.leads else None
         with (
-            Metrics(path, mark) if team.leads else nullcontext() as metrics,
+            Metrics(path, mark) if group.leads else nullcontext() as metrics,
             boards or nullcontext(lambda row: None) as show,
         ):
-            spent = _spent(path, job, done, leads=team.leads)
+            spent = _spent(path, job, done, leads=group.leads)
             clock, halt = time.monotonic(), 0
 
             def save(step: int, carry: State, score: np.ndarray | None) -> None:
@@ -160,7 +160,7 @@ def run_job(
                     metrics.write(row)
                 show(row)
                 late = time.monotonic() - clock >= config.save_seconds and not kept.busy
-                halt, due = _agreed(team, signalled(), late)  # later signals: after the next one
+                halt, due = _agreed(group, signalled(), late)  # later signals: after the next one
                 stop = callback is not None and callback(
                     info._replace(hyper=job.hyper, score=score)
                 )
@@ -180,7 +180,7 @@ def run_job(
                 after=after,
                 about=job.about,
                 note=f"saved at {done}" if done else "",
-                progress=progress and team.leads,
+                progress=progress and group.leads,
             )
             if halt and (more or done < plan.steps):
                 kept.wait()

@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from moml.errors import CheckpointError, LostProcess, check_count
-from moml.runtime.process_group import ALONE, Team, nothing
+from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
 from moml.storage.files import check_space
 from moml.storage.manifest import flaw, seal, sync_folder
@@ -55,8 +55,8 @@ class Checkpoints:
     `close`. All processes of a group save and load at the same time, in a folder that they share.
     """
 
-    def __init__(self, folder: Path | str, keep: int = 3, team: Team = ALONE):
-        self.folder, self.keep, self.team = Path(folder), check_count("keep", keep), team
+    def __init__(self, folder: Path | str, keep: int = 3, group: ProcessGroup = ALONE):
+        self.folder, self.keep, self.group = Path(folder), check_count("keep", keep), group
         self._bad: set[int] = set()  # skipped by `load`: removed once there is a new one
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._job: Future[None] | None = None
@@ -138,14 +138,14 @@ class Checkpoints:
         self.wait()
         found, answer = None, ""
         try:
-            if self.team.leads:
+            if self.group.leads:
                 found = self._newest(like, usable, best, mapped)
                 answer = "none" if found is None else str(found.step)
         except CheckpointError as error:
-            self.team.agree("load", str(error))
+            self.group.agree("load", str(error))
             raise
-        answer = self.team.agree("load", answer)
-        if answer == "none" or self.team.leads:
+        answer = self.group.agree("load", answer)
+        if answer == "none" or self.group.leads:
             return found
         if not answer.isdecimal():
             raise CheckpointError(f"process 0: {answer}")
@@ -214,7 +214,7 @@ class Checkpoints:
         def begin() -> None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.clear()
-            rows = self.team.processes * sum(x.rows.nbytes for x in shares.values())
+            rows = self.group.processes * sum(x.rows.nbytes for x in shares.values())
             check_space(self.folder, rows + sum(x.nbytes for x in whole.values()))
             partial.mkdir()
 
@@ -230,13 +230,13 @@ class Checkpoints:
             self._retire(step)
 
         try:
-            self.team.together("save", begin if self.team.leads else nothing)
-            self.team.together("save", lambda: write_shared(partial, self.team.process, shares))
-            self.team.together("save", finish if self.team.leads else nothing)
+            self.group.run_all("save", begin if self.group.leads else nothing)
+            self.group.run_all("save", lambda: write_shared(partial, self.group.process, shares))
+            self.group.run_all("save", finish if self.group.leads else nothing)
         except LostProcess:
             raise
         except Exception as error:
-            if self.team.leads:
+            if self.group.leads:
                 shutil.rmtree(partial, ignore_errors=True)
             problem = f"cannot save step {step} in {self.folder}: {_reason(error)}"
             raise CheckpointError(problem) from error

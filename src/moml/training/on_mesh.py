@@ -14,7 +14,7 @@ from moml.algorithms.parts.schedule import Schedule
 from moml.runtime import sharded
 from moml.runtime.account import all_reduced
 from moml.runtime.mesh import gathered, spread, task_data
-from moml.runtime.process_group import Team
+from moml.runtime.process_group import ProcessGroup
 from moml.storage.shares import Share
 from moml.training.compose import fill_key
 from moml.training.execution import Execution
@@ -32,7 +32,7 @@ class OnMesh(Execution):
         method: Method,
         tasks: Tasks,
         mesh: Mesh,
-        team: Team,
+        group: ProcessGroup,
         schedule: Schedule,
         params: Params,
         key: Key,
@@ -42,7 +42,7 @@ class OnMesh(Execution):
         super().__init__(whole, self.advance)
         sharded.check(method.algorithm, tasks, mesh, method.name)
         self._algorithm, self._method, self._tasks = method.algorithm, method, tasks
-        self._mesh, self._team, self._data = mesh, team, task_data(tasks, mesh)
+        self._mesh, self._team, self._data = mesh, group, task_data(tasks, mesh)
         self._params, self._key, self._hyper = params, key, hyper
         at_once = method.at_once
         self._program = sharded.program(self._algorithm, tasks, mesh, schedule, at_once=at_once)
