@@ -4,7 +4,7 @@ import pytest
 
 from moml.cli import execution
 from moml.errors import ConfigError
-from moml.runtime.process_group import Team
+from moml.runtime.process_group import ProcessGroup
 from tests.support.process_groups import Words
 
 
@@ -19,7 +19,7 @@ def ends(monkeypatch, tmp_path):
 
     def end(error, coming):
         words = Words(coming)
-        join = lambda *given, **more: Team(0, 2, words)
+        join = lambda *given, **more: ProcessGroup(0, 2, words)
         monkeypatch.setattr("moml.runtime.process_group.join", join)
         start = execution.execution(execution.Execution(), tmp_path / "run")
         with pytest.raises(SystemExit) as code, start:

@@ -14,7 +14,7 @@ from moml.runs import consistency, runs
 from moml.runs.consistency import assert_same_command, assert_same_data
 from moml.runs.job import plan_of
 from moml.runs.record import begin
-from tests.support.process_groups import each, teams
+from tests.support.process_groups import each, process_groups
 from tests.support.small_mnist import LATE
 
 CONFIG = Config(Sine(), method="moml-v1", eta=0.01, iterations=10, log_every=10, score_every=0)
@@ -33,7 +33,7 @@ def begun(folder):
 
 def refused(part, error=ConfigError):
     """The one sentence of both processes."""
-    told = each(teams(2)[1], part)
+    told = each(process_groups(2)[1], part)
     assert [type(one) for one in told] == [error] * 2, told
     assert str(told[0]) == str(told[1])
     return str(told[0])
@@ -50,8 +50,8 @@ def refused(part, error=ConfigError):
 )
 def test_another_configuration_is_refused(tmp_path, monkeypatch, change, told):
     monkeypatch.setattr(runs, "resolved", lambda config: config)  # what takes time
-    config = lambda team: replace(CONFIG, **change) if team.process else CONFIG
-    words = refused(lambda team: runs.train(config(team), tmp_path / "run", team=team))
+    config = lambda group: replace(CONFIG, **change) if group.process else CONFIG
+    words = refused(lambda group: runs.train(config(group), tmp_path / "run", group=group))
     assert words.startswith(told) and words.endswith(": all need the same command")
     assert not (tmp_path / "run").exists()
 
@@ -59,16 +59,16 @@ def test_another_configuration_is_refused(tmp_path, monkeypatch, change, told):
 def test_other_data_are_refused():
     """The same configuration, of files that are not the same on all machines."""
     plans = [plan_of(replace(CONFIG, problem=Sine(n=n))) for n in (25, 24)]
-    part = lambda team: assert_same_data(team, plans[team.process], None)
+    part = lambda group: assert_same_data(group, plans[group.process], None)
     assert refused(part) == "process 1 has n = 24, process 0 n = 25: all need the same data"
-    sized = lambda team: plans[0]._replace(
+    sized = lambda group: plans[0]._replace(
         built=plans[0].built._replace(
-            tasks=plans[0].built.tasks._replace(sizes=lambda ids: ids + team.process)
+            tasks=plans[0].built.tasks._replace(sizes=lambda ids: ids + group.process)
         )
     )
-    part = lambda team: assert_same_data(team, sized(team), None)
+    part = lambda group: assert_same_data(group, sized(group), None)
     assert "process 1 has sizes = " in refused(part)
-    part = lambda team: assert_same_data(team, plans[0], {"w": np.full(3, team.process)})
+    part = lambda group: assert_same_data(group, plans[0], {"w": np.full(3, group.process)})
     assert "process 1 has w = " in refused(part)
 
 
@@ -82,15 +82,15 @@ def test_the_same_data_are_not_refused(config, monkeypatch):
     images = np.zeros((18, 20, 8, 8, 1), np.uint8)
     monkeypatch.setattr(problem, "classes_of", lambda p: (images[:12], images[12:]))
     plan = plan_of(config)
-    part = lambda team: assert_same_data(team, plan, plan.built.init(jax.random.key(0)))
-    assert each(teams(2)[1], part) == [None] * 2
+    part = lambda group: assert_same_data(group, plan, plan.built.init(jax.random.key(0)))
+    assert each(process_groups(2)[1], part) == [None] * 2
 
 
 def test_another_command_is_refused():
-    part = lambda team: assert_same_command(team, ["train", "resume"][team.process], None)
+    part = lambda group: assert_same_command(group, ["train", "resume"][group.process], None)
     told = "process 1 has command = resume, process 0 command = train: all need the same command"
     assert refused(part) == told
-    part = lambda team: assert_same_command(team, "train", 3 if team.process else None)
+    part = lambda group: assert_same_command(group, "train", 3 if group.process else None)
     assert refused(part) == (
         "process 1 has devices = 3, process 0 no devices: all need the same command"
     )
@@ -103,15 +103,15 @@ def test_data_that_one_process_does_not_find(tmp_path, monkeypatch):
         return config
 
     monkeypatch.setattr(runs, "resolved", resolved)
-    config = lambda team: replace(CONFIG, seed=team.process)
-    part = lambda team: runs.train(config(team), tmp_path / "run", team=team)
-    first, second = each(teams(2)[1], part)
+    config = lambda group: replace(CONFIG, seed=group.process)
+    part = lambda group: runs.train(config(group), tmp_path / "run", group=group)
+    first, second = each(process_groups(2)[1], part)
     assert isinstance(first, OtherFailed) and str(first) == "process 1: there is no table here"
     assert isinstance(second, DataError)
 
 
 def test_another_folder_is_refused_before_the_run_begins(tmp_path):
-    told = refused(lambda team: runs.train(CONFIG, tmp_path / str(team.process), team=team))
+    told = refused(lambda group: runs.train(CONFIG, tmp_path / str(group.process), group=group))
     place = f"process 1 does not see the folder {tmp_path / '0'} of process 0"
     assert told == f"{place}: all need the same folder"
     assert list(tmp_path.iterdir()) == [tmp_path / "0"]
@@ -122,7 +122,7 @@ def test_another_folder_with_the_same_run_in_it(tmp_path):
     for name in "01":
         begun(tmp_path / name)
     before = sorted(tmp_path.rglob("*"))
-    told = refused(lambda team: runs.resume(tmp_path / str(team.process), team=team))
+    told = refused(lambda group: runs.resume(tmp_path / str(group.process), group=group))
     assert "process 1 does not see the folder" in told
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -130,7 +130,7 @@ def test_another_folder_with_the_same_run_in_it(tmp_path):
 def test_a_run_that_one_process_does_not_find(tmp_path):
     begun(tmp_path / "0")
     first, second = each(
-        teams(2)[1], lambda team: runs.resume(tmp_path / str(team.process), team=team)
+        process_groups(2)[1], lambda group: runs.resume(tmp_path / str(group.process), group=group)
     )
     assert isinstance(first, OtherFailed) and str(first) == f"process 1: {second}"
     assert "1 holds no run" in str(second)

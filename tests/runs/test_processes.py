@@ -138,16 +138,16 @@ def test_what_one_process_cannot_do_ends_both(tmp_path, cache):  # noqa: F811
 
 
 FAILS = """
-from moml.runtime.process_group import Team
+from moml.runtime.process_group import ProcessGroup
 from moml.errors import CheckpointError
 
-def watch(team, turns=[], whole=Team.watch):
+def watch(group, turns=[], whole=ProcessGroup.watch):
     turns.append(0)
-    if len(turns) == 3 and team.process:
+    if len(turns) == 3 and group.process:
         raise CheckpointError("no space left")
-    return whole(team)
+    return whole(group)
 
-Team.watch = watch
+ProcessGroup.watch = watch
 """
 
 

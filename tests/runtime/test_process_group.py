@@ -13,7 +13,7 @@ from moml.errors import CheckpointError, ConfigError, LostProcess, OtherFailed
 from moml.runtime.process_group import ALONE, join
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.shares import Pieces, Share, load_shares, save_shares
-from tests.support.process_groups import each, teams
+from tests.support.process_groups import each, process_groups
 
 N = 7
 ROWS = np.arange(N * 2.0).reshape(N, 2)
@@ -21,24 +21,24 @@ STATE = {"w": np.array([1.0, 2.0]), "u": ROWS, "step": np.array(3)}
 
 
 def test_all_hear_all_again_and_again():
-    words, three = teams(3)
+    words, three = process_groups(3)
     for turn in range(4):
-        told = each(three, lambda team, turn=turn: team.exchange("x", f"{team.process} {turn}"))
+        told = each(three, lambda group, turn=turn: group.exchange("x", f"{group.process} {turn}"))
         assert told == [[f"{i} {turn}" for i in range(3)]] * 3
     assert len(words.words) == 3  # what was heard by all is not kept
-    assert each(three, lambda team: team.agree("y", "" if team.leads else "no")) == [""] * 3
+    assert each(three, lambda group: group.agree("y", "" if group.leads else "no")) == [""] * 3
     assert ALONE.agree("x", "yes") == "yes" and ALONE.leads
 
 
 def test_what_fails_for_one_fails_for_all():
-    _, two = teams(2)
+    _, two = process_groups(2)
 
-    def part(team):
+    def part(group):
         def work():
-            if team.process:
+            if group.process:
                 raise OSError("the disk is full")
 
-        team.together("x", work)
+        group.run_all("x", work)
 
     first, second = each(two, part)
     assert isinstance(first, OtherFailed) and str(first) == "process 1: the disk is full"
@@ -46,7 +46,7 @@ def test_what_fails_for_one_fails_for_all():
 
 
 def test_who_waits_for_one_that_is_gone_stops_with_a_sentence():
-    words, two = teams(2)
+    words, two = process_groups(2)
     words.gone = True
     with pytest.raises(LostProcess, match="process 0 of 2 stops: another one was lost") as told:
         two[0].exchange("x", "hello")
@@ -69,8 +69,8 @@ def test_the_end_of_one_is_the_end_of_those_who_wait_for_it(monkeypatch):
             member.exchange("x", "hello")
         return member.finish("as it said", 10.0)
 
-    assert each(teams(2)[1], part) == [True, True]
-    assert not teams(2)[1][1].finish("the others go on", 0.05)
+    assert each(process_groups(2)[1], part) == [True, True]
+    assert not process_groups(2)[1][1].finish("the others go on", 0.05)
 
 
 def shared(first, end):
@@ -81,11 +81,11 @@ def save(folder, cuts, step=1):
     """A checkpoint by as many processes as there are cuts."""
 
     def part(given):
-        team, (first, end) = given
-        with Checkpoints(folder, team=team) as kept:
-            kept.save(step, shared(first, end), {"by": team.process})
+        group, (first, end) = given
+        with Checkpoints(folder, group=group) as kept:
+            kept.save(step, shared(first, end), {"by": group.process})
 
-    _, members = teams(len(cuts))
+    _, members = process_groups(len(cuts))
     return each(list(zip(members, cuts, strict=True)), part)
 
 
@@ -97,11 +97,11 @@ def test_rows_of_several_processes_are_read_by_any_number(tmp_path):
         np.testing.assert_array_equal(found.state[name], STATE[name])
         assert found.state[name].dtype == STATE[name].dtype
 
-    def part(team):
-        with Checkpoints(tmp_path, team=team) as kept:
+    def part(group):
+        with Checkpoints(tmp_path, group=group) as kept:
             return kept.load(STATE, mapped=True)
 
-    for member in each(teams(2)[1], part):
+    for member in each(process_groups(2)[1], part):
         assert isinstance(member.state["u"], Pieces)
         np.testing.assert_array_equal(member.state["u"][3:6], ROWS[3:6])  # over the seam
         np.testing.assert_array_equal(member.state["u"][5:9], ROWS[5:])
@@ -145,12 +145,12 @@ def test_a_share_that_cannot_be_written_leaves_the_last_checkpoint(tmp_path):
     save(tmp_path, [(0, 4), (4, 7)])
 
     def part(given):
-        team, (first, end) = given
-        rows = ROWS[first:end] if team.leads else np.array([lambda: 0] * (end - first))
-        with Checkpoints(tmp_path, team=team) as kept:
+        group, (first, end) = given
+        rows = ROWS[first:end] if group.leads else np.array([lambda: 0] * (end - first))
+        with Checkpoints(tmp_path, group=group) as kept:
             kept.save(2, STATE | {"u": Share(first, rows, N)}, {})
 
-    _, members = teams(2)
+    _, members = process_groups(2)
     first, second = each(list(zip(members, [(0, 4), (4, 7)], strict=True)), part)
     assert isinstance(first, CheckpointError) and "process 1: " in str(first)
     assert isinstance(second, CheckpointError)

@@ -4,7 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from moml.runtime.process_group import Team
+from moml.runtime.process_group import ProcessGroup
 
 
 class Words:
@@ -46,9 +46,9 @@ class Words:
             raise ValueError("DEADLINE_EXCEEDED") from error
 
 
-def teams(count):
+def process_groups(count):
     words = Words(count)
-    return words, [Team(i, count, words) for i in range(count)]
+    return words, [ProcessGroup(i, count, words) for i in range(count)]
 
 
 def each(members, part):

@@ -15,7 +15,7 @@ from moml.errors import LostProcess, MomlError, check_count
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-    from moml.runtime.process_group import Team
+    from moml.runtime.process_group import ProcessGroup
 
 APART = 5.0  # seconds between the ends of processes that end by the same error
 
@@ -43,7 +43,7 @@ class Execution:
 
 
 @contextmanager
-def execution(own: Execution, folder: Path) -> "Iterator[tuple[Mesh | None, Team]]":
+def execution(own: Execution, folder: Path) -> "Iterator[tuple[Mesh | None, ProcessGroup]]":
     """Join the other processes, before JAX computes anything; report where one of them is lost."""
     import jax
 
@@ -54,21 +54,21 @@ def execution(own: Execution, folder: Path) -> "Iterator[tuple[Mesh | None, Team
     if own.devices is not None:
         check_count("devices", own.devices)
         jax.config.update("jax_num_cpu_devices", own.devices)
-    team = join(own.coordinator, own.processes, own.process, cluster=own.cluster, wait=own.wait)
-    if team.processes == 1:
-        yield (mesh(own.devices) if (own.devices or 1) > 1 else None), team
+    group = join(own.coordinator, own.processes, own.process, cluster=own.cluster, wait=own.wait)
+    if group.processes == 1:
+        yield (mesh(own.devices) if (own.devices or 1) > 1 else None), group
         return
-    words = f"process {team.process} of {team.processes} was ended: it was killed, or another one"
+    words = f"process {group.process} of {group.processes} was ended: it was killed, or another one"
     hint = f"go on with: moml resume {folder}"
     watcher = _print_at_abort(f"moml: {words} was lost; what was saved last is good, {hint}")
     try:
-        assert_same_command(team, type(own).__name__.lower(), own.devices)
-        yield mesh(own.devices), team
-        team.finish()
+        assert_same_command(group, type(own).__name__.lower(), own.devices)
+        yield mesh(own.devices), group
+        group.finish()
     except (Exception, KeyboardInterrupt) as error:
         watcher.kill()
         lost, code = isinstance(error, LostProcess), _print(error, hint)
-        if lost or not team.finish(str(error) or repr(error), APART):
+        if lost or not group.finish(str(error) or repr(error), APART):
             sys.stdout.flush()
             os._exit(code)  # an orderly end would wait for the others, who are lost or go on
         raise SystemExit(code) from error

@@ -131,14 +131,14 @@ def train(arguments: Sequence[str]) -> None:
         found: list[tuple] = []
         ready = lambda own: found.append(open_.enter_context(execution(own, own.out)))
         config, own = parse(arguments, "moml train", Train, ready)
-        mesh, team = found[0]
+        mesh, group = found[0]
         file = rows_file(own.json)
         began = time.monotonic()
         config, job = runs.train(
             config, own.out, source=own.from_, progress=True, board=own.tensorboard, mesh=mesh,
-            team=team,
+            group=group,
         )  # fmt: skip
-        if team.leads:
+        if group.leads:
             _end(config, job, own.out, file, time.monotonic() - began)
 
 
@@ -160,8 +160,8 @@ def resume(command: Resume) -> None:
     from moml.runs import record, runs, sweeps
 
     file = rows_file(command.json)
-    with execution(command, command.run) as (mesh, team):
-        known, _ = team.together("record", lambda: record.record_of(command.run))
+    with execution(command, command.run) as (mesh, group):
+        known, _ = group.run_all("record", lambda: record.record_of(command.run))
         began = time.monotonic()
         if "grid" in known:
             if mesh is not None:
@@ -172,9 +172,9 @@ def resume(command: Resume) -> None:
             return
         config, job = runs.resume(
             command.run, command.allow_change, progress=True, board=command.tensorboard, mesh=mesh,
-            team=team,
+            group=group,
         )  # fmt: skip
-        if team.leads:
+        if group.leads:
             _end(config, job, command.run, file, time.monotonic() - began)
 
 

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 from moml.config.config import Config, kind_of
 from moml.errors import ConfigError
 from moml.runs.job import Plan
-from moml.runtime.process_group import Team
+from moml.runtime.process_group import ProcessGroup
 from moml.storage.files import writable_folder
 from moml.storage.folder import versions
 from moml.tasks.sampler import draw, fetch
@@ -26,10 +26,10 @@ from moml.types import Params
 VISIBLE = 10.0  # seconds after which a file written by one machine is visible to the others
 
 
-def assert_equal(team: Team, what: str, facts: Mapping[str, object]) -> None:
+def assert_equal(group: ProcessGroup, what: str, facts: Mapping[str, object]) -> None:
     """Raise ConfigError where facts differ from those of process 0, with the first that does."""
     texts = {name: str(value) for name, value in facts.items() if value is not None}
-    every = [json.loads(text) for text in team.exchange(what, json.dumps(texts))]
+    every = [json.loads(text) for text in group.exchange(what, json.dumps(texts))]
     show = lambda facts, name: f"{name} = {facts[name]}" if name in facts else f"no {name}"
     for process, own in enumerate(every):
         for name in every[0] | own:
@@ -39,27 +39,27 @@ def assert_equal(team: Team, what: str, facts: Mapping[str, object]) -> None:
                 )
 
 
-def assert_same_command(team: Team, command: str, devices: int | None) -> None:
+def assert_same_command(group: ProcessGroup, command: str, devices: int | None) -> None:
     """Check the command and the versions.
 
     >>> from moml.runtime.process_group import ALONE
     >>> assert_same_command(ALONE, "train", 2)
     """
-    facts = {"command": command, "devices": devices, "processes": team.processes}
-    assert_equal(team, "command", facts)
+    facts = {"command": command, "devices": devices, "processes": group.processes}
+    assert_equal(group, "command", facts)
     known = ("moml", "jax", "jaxlib", "x64", "matmul_precision")
-    assert_equal(team, "environment", {name: versions()[name] for name in known})
+    assert_equal(group, "environment", {name: versions()[name] for name in known})
 
 
-def assert_same_config(team: Team, config: Config) -> None:
+def assert_same_config(group: ProcessGroup, config: Config) -> None:
     """Check the configuration."""
     problem = {f"problem.{name}": value for name, value in vars(config.problem).items()}
-    assert_equal(team, "command", vars(config) | {"problem": kind_of(config.problem)} | problem)
+    assert_equal(group, "command", vars(config) | {"problem": kind_of(config.problem)} | problem)
 
 
-def assert_same_data(team: Team, plan: Plan, start: Params | None) -> None:
+def assert_same_data(group: ProcessGroup, plan: Plan, start: Params | None) -> None:
     """Check the number, sizes and shapes of the tasks, and the parameters to start from."""
-    if team.processes == 1:
+    if group.processes == 1:
         return
     tasks, needs = plan.built.tasks, plan.method.algorithm.needs
     n, sizes = tasks.n, tasks.sizes
@@ -71,7 +71,7 @@ def assert_same_data(team: Team, plan: Plan, start: Params | None) -> None:
         "sizes": None if n is None or sizes is None else _digest(sizes(jnp.arange(n))),
         "w": _digest(start),
     }
-    assert_equal(team, "data", facts)
+    assert_equal(group, "data", facts)
 
 
 def _shapes(tree: PyTree) -> str:
@@ -83,9 +83,9 @@ def _digest(tree: PyTree) -> str:
     return hashlib.sha256(bytes_).hexdigest()[:12]
 
 
-def assert_same_folder(team: Team, folder: Path) -> None:
+def assert_same_folder(group: ProcessGroup, folder: Path) -> None:
     """Check that all processes see the folder of process 0, by a temporary file in it."""
-    if team.processes == 1:
+    if group.processes == 1:
         return
     with ExitStack() as stack:
 
@@ -93,11 +93,11 @@ def assert_same_folder(team: Team, folder: Path) -> None:
             file = NamedTemporaryFile(dir=writable_folder(folder), prefix=".seen-")  # noqa: SIM115
             return Path(stack.enter_context(file).name).name
 
-        name = team.agree("folder", team.together("folder", create if team.leads else str))
+        name = group.agree("folder", group.run_all("folder", create if group.leads else str))
         deadline = time.monotonic() + VISIBLE
         while not (seen := (folder / name).exists()) and time.monotonic() < deadline:
             time.sleep(0.05)
-        answers = team.exchange("folder", f"{seen:d} {folder.resolve()}")
+        answers = group.exchange("folder", f"{seen:d} {folder.resolve()}")
     for process, answer in enumerate(answers):
         if answer.startswith("0"):
             place = f"the folder {answers[0][2:]} of process 0"

@@ -14,7 +14,7 @@ from moml.runs.job import Job, Plan, schedule_of, single, sizes_of
 from moml.runtime import sharded
 from moml.runtime.account import all_reduced
 from moml.runtime.mesh import gathered, spread, task_data
-from moml.runtime.process_group import Team
+from moml.runtime.process_group import ProcessGroup
 from moml.storage.shares import Share
 from moml.training.compose import fill_key, hyper_of, init_key, run_key
 from moml.types import Params
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 def mesh_job(
-    config: Config, plan: Plan, mesh: Mesh, team: Team, params: Params | None = None
+    config: Config, plan: Plan, mesh: Mesh, group: ProcessGroup, params: Params | None = None
 ) -> Job:
     """The run of `single`, up to the order of a sum; its carry lies on a mesh."""
     algorithm, tasks = plan.method.algorithm, plan.built.tasks
@@ -57,7 +57,7 @@ def mesh_job(
         return fill(state, fill_key(key), hyper)
 
     def saved(state: Any) -> Any:
-        if team.processes == 1:
+        if group.processes == 1:
             return gathered(algorithm, state, tasks.n)
         rows = jax.tree.broadcast(algorithm.rows, state)
         mine = lambda rows, leaf: share(leaf, tasks.n or 0) if rows else np.asarray(leaf)
@@ -65,7 +65,7 @@ def mesh_job(
 
     def told() -> str:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        where = f"{mesh.size} devices of {team.processes} process{'es' * (team.processes > 1)}"
+        where = f"{mesh.size} devices of {group.processes} process{'es' * (group.processes > 1)}"
         if not made:  # nothing was left to do
             return f"{where}: d = {size:,} parameters"
         moved = max(map(all_reduced, made.values()))

@@ -21,7 +21,7 @@ from moml.runs.job import Job, Plan, plan_of, sizes_of
 from moml.runs.mesh_job import mesh_job
 from moml.runs.record import Record, begin, record_of, unchanged, warn_of_forgotten
 from moml.runs.session import go_on, strong
-from moml.runtime.process_group import ALONE, Team, nothing
+from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock, versions
@@ -67,34 +67,34 @@ def train(
     progress: bool = False,
     board: bool = False,
     mesh: Mesh | None = None,
-    team: Team = ALONE,
+    group: ProcessGroup = ALONE,
 ) -> tuple[Config, Job]:
     """Begin a run in a folder, and do it to the end; the configuration as it was resolved.
 
     With a `source`, another run, it starts from w there. With a `mesh` its tasks are shared out to
-    many devices, those of all processes of the `team`.
+    many devices, those of all processes of the `group`.
     """
     if board:
         tensorboard_x()  # missed before anything is begun
     given = config
-    config = team.together("config", lambda: resolved(given))
-    assert_same_config(team, config)
-    plan = team.together("plan", lambda: plan_of(config))
-    start = None if source is None else team.together("from", lambda: _start(source, plan))
-    assert_same_data(team, plan, start)
+    config = group.run_all("config", lambda: resolved(given))
+    assert_same_config(group, config)
+    plan = group.run_all("plan", lambda: plan_of(config))
+    start = None if source is None else group.run_all("from", lambda: _start(source, plan))
+    assert_same_data(group, plan, start)
     with ExitStack() as open_:
-        job = _job(config, folder, plan, mesh, team, start)
+        job = _job(config, folder, plan, mesh, group, start)
 
         def claim() -> None:
             open_.enter_context(Lock(writable_folder(folder)))
             ready = job.disk.store.check_new if job.disk else nothing
             begin(folder, config, {} if source is None else {"from": str(source)}, ready)
 
-        assert_same_folder(team, folder)
-        team.together("begin", claim if team.leads else nothing)
+        assert_same_folder(group, folder)
+        group.run_all("begin", claim if group.leads else nothing)
         if source is not None:
-            _save_first(folder, config, job, team)
-        go_on(folder, config, job, progress=progress, board=board, team=team)
+            _save_first(folder, config, job, group)
+        go_on(folder, config, job, progress=progress, board=board, group=group)
     return config, job
 
 
@@ -103,14 +103,14 @@ def _job(
     folder: Path,
     plan: Plan,
     mesh: Mesh | None,
-    team: Team,
+    group: ProcessGroup,
     start: Params | None = None,
 ) -> Job:
     if mesh is None:
         return job_of(config, folder, plan, start)
     if config.memory == "disk":
         raise ConfigError("memory = disk is for one device of one process; given several")
-    return mesh_job(config, plan, mesh, team, start)
+    return mesh_job(config, plan, mesh, group, start)
 
 
 def _start(source: Path, plan: Plan) -> Params:
@@ -129,12 +129,12 @@ def _start(source: Path, plan: Plan) -> Params:
     return params
 
 
-def _save_first(folder: Path, config: Config, job: Job, team: Team) -> None:
+def _save_first(folder: Path, config: Config, job: Job, group: ProcessGroup) -> None:
     """A checkpoint of step 0, so that the run needs the other one no more."""
     info = {"metrics": START._asdict(), "config": dump(config), "versions": versions()}
     carry = job.first() if job.place is None else job.place.saved(job.place.first())
     with (
-        Checkpoints(folder / "checkpoints", config.keep, team) as kept,
+        Checkpoints(folder / "checkpoints", config.keep, group) as kept,
         job.disk or nullcontext() as disk,
     ):
         if disk:
@@ -150,30 +150,30 @@ def resume(
     progress: bool = False,
     board: bool = False,
     mesh: Mesh | None = None,
-    team: Team = ALONE,
+    group: ProcessGroup = ALONE,
 ) -> tuple[Config, Job]:
     """Go on with a run from its last good checkpoint; on other devices than before, if need be."""
-    team.together("record", lambda: record_of(folder))
-    assert_same_folder(team, folder)
+    group.run_all("record", lambda: record_of(folder))
+    assert_same_folder(group, folder)
     with ExitStack() as open_:
 
         def claim() -> None:
             open_.enter_context(Lock(folder))
 
-        team.together("begin", claim if team.leads else nothing)
-        record, config, note = team.together("config", lambda: unchanged(folder, allow))
-        assert_same_config(team, config)
+        group.run_all("begin", claim if group.leads else nothing)
+        record, config, note = group.run_all("config", lambda: unchanged(folder, allow))
+        assert_same_config(group, config)
         warn_of_forgotten(record)
         if "from" in record and not Checkpoints(folder / "checkpoints").steps():
             raise CheckpointError(
                 f"{folder} was stopped before it began: remove it, and begin it again from "
                 f"{record['from']}"
             )
-        plan = team.together("plan", lambda: plan_of(config))
-        assert_same_data(team, plan, None)
-        job = _job(config, folder, plan, mesh, team)
-        ready = note if team.leads else nothing
-        go_on(folder, config, job, progress=progress, board=board, ready=ready, team=team)
+        plan = group.run_all("plan", lambda: plan_of(config))
+        assert_same_data(group, plan, None)
+        job = _job(config, folder, plan, mesh, group)
+        ready = note if group.leads else nothing
+        go_on(folder, config, job, progress=progress, board=board, ready=ready, group=group)
     return config, job
 
 

@@ -28,7 +28,7 @@ from moml.config.toml import dump
 from moml.errors import ConfigError, Interrupted
 from moml.runs.job import Job
 from moml.runtime.account import Cost
-from moml.runtime.process_group import ALONE, Team, nothing
+from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.checkpoint_read import Saved
 from moml.storage.folder import DETERMINISTIC, open_log, versions
@@ -111,9 +111,9 @@ def _carry(job: Job, found: Saved | None) -> Any:
     return job.place.first() if found is None else job.place.spread(found.state)
 
 
-def _agreed(team: Team, halt: int, due: bool) -> tuple[int, bool]:
+def _agreed(group: ProcessGroup, halt: int, due: bool) -> tuple[int, bool]:
     """Stop where any process was asked to; save when the first one says so."""
-    told = [words.split() for words in team.exchange("stretch", f"{halt} {due:d}")]
+    told = [words.split() for words in group.exchange("stretch", f"{halt} {due:d}")]
     return max(int(halt) for halt, _ in told), told[0][1] == "1"
 
 
@@ -127,13 +127,13 @@ def go_on(
     resume: str | None = None,
     more: bool = False,
     ready: Callable[[], None] = nothing,
-    team: Team = ALONE,
+    group: ProcessGroup = ALONE,
 ) -> Any:
     """Do what is left of a job in its folder; the last carry. `resume` is how a user goes on.
 
     For the holder of the folder's lock. Raises Interrupted after a signal, when all is saved (at
     the end only if there is `more` to do), and Diverged where the numbers end. `ready` is called
-    when the state to go on from is there, before anything is changed. All processes of a `team` do
+    when the state to go on from is there, before anything is changed. All processes of a `group` do
     the same; the first one writes, and all save.
     """
     resume = f"moml resume {quote(str(folder))}" if resume is None else resume
@@ -141,13 +141,13 @@ def go_on(
     uses = versions()
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (
-        open_log(folder) if team.leads else nullcontext(),
+        open_log(folder) if group.leads else nullcontext(),
         how_it_ended(),
-        Checkpoints(folder / "checkpoints", config.keep, team) as kept,
+        Checkpoints(folder / "checkpoints", config.keep, group) as kept,
         asked_to_stop() as stop,
         job.disk or nullcontext() as disk,
     ):
-        team.together("clear", kept.clear if team.leads else nothing)
+        group.run_all("clear", kept.clear if group.leads else nothing)
         usable = lambda info: flaw(path, Mark(**info["metrics"])) or (disk and disk.flaw(info))
         found = kept.load(jax.eval_shape(job.first), usable, mapped=job.place is not None)
         done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
@@ -162,18 +162,18 @@ def go_on(
             word = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
             log.warning(word, DETERMINISTIC[0])
         score_due = max(1, config.score_every // config.log_every) if config.score_every else 0
-        board = board and team.leads
+        board = board and group.leads
         board_ = tensorboard(folder / "tensorboard", done) if board else nullcontext(_unseen)
-        lines = Metrics(path, mark) if team.leads else nullcontext()
+        lines = Metrics(path, mark) if group.leads else nullcontext()
         note = f"saved at {done}" if done else ""
         clock = time.monotonic()
-        progress = progress and team.leads and done < job.steps
+        progress = progress and group.leads and done < job.steps
         shown = bar(job.name, job.steps, shown=progress, done=done)
         with lines as metrics, board_ as show, shown as advance:
-            spent = _spent(path, job, done, leads=team.leads)
+            spent = _spent(path, job, done, leads=group.leads)
             while done < job.steps:
                 size = min(job.length, job.steps - done)
-                with team.watch():
+                with group.watch():
                     carry, row = job.stretch(carry, done, size)
                 done += size
                 last = done == job.steps
@@ -189,7 +189,7 @@ def go_on(
                     metrics.write(row)
                 show(row)
                 old = time.monotonic() - clock >= config.save_seconds and not kept.busy
-                halt, due = _agreed(team, stop(), old)  # what comes later is for the next stretch
+                halt, due = _agreed(group, stop(), old)  # what comes later is for the next stretch
                 if last or halt or due:
                     info = {"metrics": metrics.sync()._asdict()} | about if metrics else {}
                     if disk:

@@ -29,7 +29,7 @@ JAX_ERRORS = (RuntimeError, ValueError)  # which of them differs by version
 LOST = ("Gloo", "NCCL", "Connection", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat")
 
 
-class Team:
+class ProcessGroup:
     """Process `process` of `processes`; without a client, a single one.
 
     No device takes part in an exchange, so threads may exchange too, each on its own topic.
@@ -83,7 +83,7 @@ class Team:
         """Return the value of the first process."""
         return self.exchange(topic, value)[0]
 
-    def together(self, topic: str, part: Callable[[], T]) -> T:
+    def run_all(self, topic: str, part: Callable[[], T]) -> T:
         """Call `part` in every process and wait for all; an error in one is an error in all."""
         try:
             result = part()
@@ -128,7 +128,7 @@ def nothing() -> None:
     """Do nothing: the part of a process that has none."""
 
 
-ALONE = Team()
+ALONE = ProcessGroup()
 
 
 def join(
@@ -138,7 +138,7 @@ def join(
     *,
     cluster: bool = False,
     wait: float = 60.0,
-) -> Team:
+) -> ProcessGroup:
     """Join the other processes of a run, before JAX computes anything.
 
     `coordinator` is HOST:PORT, where process 0 listens, on that address alone. With `cluster`, JAX
@@ -175,7 +175,7 @@ def join(
     return _initialize(address, wait, cluster_detection_method="deactivate", **bound, **numbers)
 
 
-def _initialize(where: str, wait: float, **options: Any) -> Team:
+def _initialize(where: str, wait: float, **options: Any) -> ProcessGroup:
     from jax._src import distributed  # the key-value store has no public interface
     from jax._src.lib import _jax
 
@@ -198,4 +198,4 @@ def _initialize(where: str, wait: float, **options: Any) -> Team:
         ) from error
     finally:
         _jax.get_distributed_runtime_client = client
-    return Team(state.process_id, state.num_processes, state.client)
+    return ProcessGroup(state.process_id, state.num_processes, state.client)

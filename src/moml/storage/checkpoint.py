@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from moml.errors import CheckpointError, LostProcess, check_count
-from moml.runtime.process_group import ALONE, Team, nothing
+from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage import manifest
 from moml.storage.checkpoint_read import (
     FORMAT,
@@ -46,13 +46,13 @@ class Checkpoints:
     """The checkpoints of one run: the newest `keep`, and the one with the least score.
 
     Whoever saves holds the run's lock; to load needs none. Use it in a `with`, or `close` it. The
-    processes of a team all save and load at the same moments, in a folder that all of them see.
+    processes of a group all save and load at the same moments, in a folder that all of them see.
     """
 
-    def __init__(self, folder: Path | str, keep: int = 3, team: Team = ALONE):
+    def __init__(self, folder: Path | str, keep: int = 3, group: ProcessGroup = ALONE):
         self.folder = Path(folder)
         self.keep = check_count("keep", keep)
-        self.team = team
+        self.group = group
         self._bad: set[int] = set()  # passed over by `load`: worth nothing once a new one is there
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._job: Future[None] | None = None
@@ -89,7 +89,7 @@ class Checkpoints:
     def save(self, step: int, state: Any, info: dict[str, Any], score: float | None = None) -> None:
         """Copy the state now, write it beside what comes next; an earlier write is waited for.
 
-        `state` has array leaves (typed keys as their data), of a team also `Share`s; `info` is what
+        `state` has array leaves (typed keys as their data) or `Share`s of a group; `info` is what
         JSON can say, that of the first process. A step that is saved again is replaced. Raises what
         an earlier write raised.
         """
@@ -137,11 +137,11 @@ class Checkpoints:
 
         A bad one, or one for which `usable(info)` gives a reason, is passed over with a warning.
         None where there never was one; CheckpointError where there are some and none is good. Of a
-        team the first process chooses.
+        group the first process chooses.
         """
         self.wait()
-        if not self.team.leads:
-            told = self.team.agree("load", "")
+        if not self.group.leads:
+            told = self.group.agree("load", "")
             if told == "none":
                 return None
             if not told.isdecimal():
@@ -153,9 +153,9 @@ class Checkpoints:
         try:
             newest = self._newest(like, usable, best)
         except CheckpointError as error:
-            self.team.agree("load", str(error))
+            self.group.agree("load", str(error))
             raise
-        self.team.agree("load", "none" if newest is None else str(newest.step))
+        self.group.agree("load", "none" if newest is None else str(newest.step))
         return newest if mapped or newest is None else newest.whole()
 
     def _newest(self, like: Any, usable: Usable, best: bool) -> Saved | None:
@@ -215,7 +215,7 @@ class Checkpoints:
         def begin() -> None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self.clear()
-            rows = self.team.processes * sum(leaf.nbytes for leaf in shares.values())
+            rows = self.group.processes * sum(leaf.nbytes for leaf in shares.values())
             _check_room(self.folder, rows + sum(leaf.nbytes for leaf in whole.values()))
             partial.mkdir()
 
@@ -231,13 +231,13 @@ class Checkpoints:
             self._retire(step)
 
         try:
-            self.team.together("save", begin if self.team.leads else nothing)
-            self.team.together("save", lambda: save_shares(partial / "rows", shares))
-            self.team.together("save", finish if self.team.leads else nothing)
+            self.group.run_all("save", begin if self.group.leads else nothing)
+            self.group.run_all("save", lambda: save_shares(partial / "rows", shares))
+            self.group.run_all("save", finish if self.group.leads else nothing)
         except LostProcess:
             raise
         except Exception as error:
-            if self.team.leads:
+            if self.group.leads:
                 _remove(partial)
             problem = f"cannot save step {step} in {self.folder}: {reason_of(error)}"
             raise CheckpointError(problem) from error

@@ -22,7 +22,7 @@ Usable = Callable[[dict[str, Any]], str | None]  # why a checkpoint with these n
 
 
 class Saved(NamedTuple):
-    """A checkpoint, read: the state has numpy leaves, of a team's `Pieces`.
+    """A checkpoint, read: the state has numpy leaves, of a group's `Pieces`.
 
     Tuples of the notes have become lists.
     """
