@@ -5,7 +5,7 @@ from shlex import quote
 from typing import Any
 
 from moml.config.config import Config, kind_of
-from moml.config.toml import words
+from moml.config.toml import texts_of, words
 from moml.methods import summary
 from moml.report.page.html import (
     Markup,
@@ -47,7 +47,7 @@ def fields_of(config: Config) -> dict[str, Any]:
 
 def _named(name: str, config: Config) -> Markup:
     part, _, field = name.rpartition(".")
-    told = clause(words(type(config.problem) if part else Config).get(field, ""))
+    told = clause((words(type(config.problem)) if part else texts_of(config)).get(field, ""))
     told = summary(config.method) if name == "method" else told
     small = tag("small", told) if told else None
     return join([tag("code", name), small])
