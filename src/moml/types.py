@@ -184,8 +184,8 @@ class Algorithm(NamedTuple):
     """A method: two pure functions, and what `step` wants to be given."""
 
     init: Callable[[Params, Hyper], PyTree]
-    step: Callable[..., tuple[PyTree, Info]]  # state, visits, hyper; most take `each`, see `visits`
-    needs: PyTree  # a tree of Need; `step` is given the same tree with a Visit in each place
+    step: Callable[..., tuple[PyTree, Info]]  # state, visits, hyper; most take `each`
+    needs: PyTree  # a tree of Need; `step` gets the same tree of Visit
     iterations: int = 1  # the paper's iterations in one call of `step`: Spider's q, LocalMOML's H
     fill: Callable[..., PyTree] | None = None  # state, visit, hyper: write these tasks' memories
     rounds: Rounds | None = None  # of the federated methods

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from moml.errors import CheckpointError, LostProcess, check_count
+from moml.errors import CheckpointError, LostProcess, MomlError, check_count
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
 from moml.storage.files import check_space
@@ -272,6 +272,8 @@ def _read(
         if about["step"] != step:
             raise CheckpointError(f"it is of step {about['step']}, but its folder was renamed")
         leaves, info, score = list(about["leaves"]), dict(about["info"]), about["score"]
+    except MomlError:
+        raise
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise CheckpointError(f"info.json is not as moml writes it: {_reason(error)}") from error
     _check_leaves(leaves, like)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from moml.atomic import atomic_write
-from moml.errors import CheckpointError, ConfigError
+from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.storage.files import check_space, writable_folder, write_text
 from moml.storage.folder import Lock
 from moml.storage.manifest import sync_folder
@@ -101,6 +101,8 @@ class RowsOnDisk:
             return {name: about[name] for name in ("format", "id", "run", "tasks", "row")}
         except FileNotFoundError as error:
             raise CheckpointError(f"{self.folder} holds no memories (about.json)") from error
+        except MomlError:
+            raise
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise CheckpointError(f"cannot read {path}: {error}") from error
 

@@ -171,9 +171,9 @@ CACHE = 2 << 20  # bytes of models that a processor works on without waiting for
 
 
 def that_fit(meta: Meta, count: int) -> int:
-    """How many of `count` clients' models a processor's cache holds, in slices of like size.
+    """How many of `count` clients' models the cache of a CPU holds, in slices of like size.
 
-    >>> that_fit(jnp.zeros(1 << 17, jnp.float32), 10)  # 4 would fit; 3 slices of 4, 4 and 2
+    >>> that_fit(jnp.zeros(1 << 17, jnp.float32), 10)  # slices of 4, 4 and 2
     4
     """
     most = max(1, CACHE // sum(leaf.nbytes for leaf in jax.tree.leaves(meta)))
@@ -181,7 +181,7 @@ def that_fit(meta: Meta, count: int) -> int:
 
 
 def _slices(meta: Meta, count: int, at_once: int | None) -> Each:
-    """`at_once` clients at a time; None: on a processor those that fit, on other devices all."""
+    """`at_once` clients at a time; None: on a CPU those that fit, on other devices all."""
     few = that_fit(meta, count)
     if at_once is not None or few >= count:
         return in_slices(at_once or count)

@@ -1,7 +1,7 @@
 """How a step goes through the tasks that it visits: side by side, or some at a time.
 
 What one task does is a function (row, visit of that task) -> (what is summed, the row it keeps).
-Whatever goes through the tasks of a step has the signature of `side_by_side`, an `Each`; other
+Whatever goes through the tasks of a step has the signature of `side_by_side`, `Each`; other
 runtimes bring their own, where every device goes through the tasks that it owns.
 """
 
@@ -26,7 +26,8 @@ class Rows(NamedTuple):
     write: Callable[[Store, Array, PyTree], Store]
 
 
-Each = Callable[[One, Rows | Memory, Store, Visit], tuple[PyTree, Store]]  # one, rows, store, visit
+# one, rows, store, visit -> the sum over tasks, the store
+Each = Callable[[One, Rows | Memory, Store, Visit], tuple[PyTree, Store]]
 
 
 def side_by_side(one: One, rows: Rows | Memory, store: Store, visit: Visit) -> tuple[PyTree, Store]:

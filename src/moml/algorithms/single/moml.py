@@ -177,7 +177,7 @@ def moml(
     --------
     >>> from moml.methods import moml
     >>> round(moml(lambda w, x: (w - x) ** 2, n=25, shots=10).hyper.beta, 3)
-    0.317
+    0.245
     """
     b = batch_size("tasks_per_step", tasks_per_step, 3, n)
     if beta is None and shots is None:

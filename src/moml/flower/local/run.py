@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
-from moml.errors import ConfigError, Diverged, FlowerError, Interrupted
+from moml.errors import ConfigError, Diverged, FlowerError, Interrupted, MomlError
 from moml.flower.app.settings import DEFAULTS, Settings, read
 from moml.flower.local.deploy import LINK, deployed, flwr, online
 from moml.flower.local.folder import NAME, Places, toml
@@ -37,6 +37,8 @@ def new(places: Places, given: Record) -> tuple[Path, Settings]:
     folder, file = places.runs / name, places.root / "pyproject.toml"
     try:
         values = tomllib.loads(_text(file))["tool"]["flwr"]["app"]["config"]
+    except MomlError:
+        raise
     except (ValueError, LookupError) as error:
         raise ConfigError(f"cannot read [tool.flwr.app.config] of {file}: {error}") from error
     own = {"config": _text(places.config), "experiment": name, "out": str(folder)}

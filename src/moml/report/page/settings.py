@@ -4,7 +4,7 @@ import re
 from shlex import quote
 
 from moml.config.config import Config, kind_of
-from moml.config.toml import words
+from moml.config.toml import texts_of, words
 from moml.report.page.html import Markup, code, folded, join, number, section, table, tag, tiles
 from moml.report.page.runs import Swept, Tabled, Trained, summary
 from moml.types import Record
@@ -35,7 +35,7 @@ def fields_of(config: Config) -> Record:
 
 def _named(name: str, config: Config) -> Markup:
     part, _, field = name.rpartition(".")
-    help_ = clause(words(type(config.problem) if part else Config).get(field, ""))
+    help_ = clause((words(type(config.problem)) if part else texts_of(config)).get(field, ""))
     help_ = summary(config.method) if name == "method" else help_
     return join([tag("code", name), tag("small", help_) if help_ else None])
 
