@@ -71,4 +71,4 @@ __all__ = [
     "train_table",
     "unseen_sine",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
