@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from moml.types import Key, Params
 
@@ -108,7 +108,7 @@ def shifted(net: Model, mean: float, std: float) -> Model:
     )
 
 
-def from_equinox(module: Callable[[Array], Array]) -> tuple[Params, Predict]:
+def from_equinox(module: PyTree) -> tuple[Params, Predict]:
     """Split an equinox module into its arrays and a function of them, as `jax.grad` needs it.
 
     Parameters
