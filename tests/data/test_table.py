@@ -138,8 +138,7 @@ def test_few_values_may_be_categories_though_most_are_numbers(tmp_path, small_bl
         csv(tmp_path, "n,x\n" + real)
 
 
-def test_numbers_that_arrow_does_not_read_are_text_and_spaces_are_missing(tmp_path):
-    assert plain(csv(tmp_path, "n,x\n1e999,1\n5,2\n"))["n"] == ["1e999", "5"]
+def test_cells_of_spaces_are_missing(tmp_path):
     spaces = csv(tmp_path, "n,x\n5,1\n  ,2\n 7 ,3\n").columns["n"]
     np.testing.assert_array_equal(spaces.values, [5, np.nan, 7])
 

@@ -113,5 +113,5 @@ def test_it_learns_a_few_images():
 
 
 def test_an_unknown_norm_is_refused():
-    with pytest.raises(ConfigError, match="unknown norm 'layer'; allowed: batch, sample, none"):
+    with pytest.raises(ConfigError, match="norm must be one of batch, sample, none; got 'layer'"):
         conv4(1, 5, norm="layer")

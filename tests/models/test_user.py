@@ -36,9 +36,9 @@ def test_outliers_do_not_reach_it():
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(ConfigError, match="given dict"):
+    with pytest.raises(ConfigError, match="got dict"):
         as_model(lambda inputs, outputs: {}, 3, 1)
-    with pytest.raises(ConfigError, match=r"gives \(2, 5\) for 2 rows; it must be \(2, 1\)"):
+    with pytest.raises(ConfigError, match=r"must give \(2, 1\) for 2 rows; got \(2, 5\)"):
         check_model(as_model(lambda i, o: mlp(i, 5), 3, 1), 3, 1)
     with pytest.raises(ConfigError, match="cannot predict from 3 inputs"):
         check_model(as_model(lambda i, o: mlp(7, 1), 3, 1), 3, 1)

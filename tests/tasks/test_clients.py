@@ -102,15 +102,15 @@ def test_training_on_clients_of_unequal_sizes():
         (np.zeros(()), np.zeros(()), [[0]], "same [rows]"),
         (np.zeros((0, 2)), np.zeros(0), [[0]], "same [rows]"),
         (["word"], [1], [[0]], "numbers"),
-        (np.zeros((4, 2)), np.zeros(4), [], "given none"),
+        (np.zeros((4, 2)), np.zeros(4), [], "got none"),
         (np.zeros((4, 2)), np.zeros(4), [[0], []], "client 1 has no samples"),
         (np.zeros((4, 2)), np.zeros(4), [[0], [4]], "client 1 must be whole numbers from 0 to 3"),
         (np.zeros((4, 2)), np.zeros(4), [[-1]], "from 0 to 3"),
         (np.zeros((4, 2)), np.zeros(4), [[0.5]], "whole numbers"),
         (np.zeros((4, 2)), np.zeros(4), [[[0]]], "whole numbers"),
         (np.zeros((4, 2)), np.zeros(4), [[0], [2, 1, 2]], "client 1 has a row twice"),
-        (np.zeros((4, 2)), [1, 1, 1, np.nan], [[0], [2, 3]], "y of client 1, row 3 is not finite"),
-        (np.full((4, 2), np.inf), np.ones(4), [[1], [2, 3]], "client 0, row 1 is not finite (3"),
+        (np.zeros((4, 2)), [1, 1, 1, np.nan], [[0], [2, 3]], "y must be finite; client 1, row 3"),
+        (np.full((4, 2), np.inf), np.ones(4), [[1], [2, 3]], "client 0, row 1 is not (3"),
     ],
 )
 def test_rows_that_do_not_fit(x, y, rows, words):

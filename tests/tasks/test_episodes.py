@@ -89,7 +89,7 @@ def test_too_few_images_are_drawn_again_and_again():
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=4), st.integers(0, 2**31 - 1))
 def test_no_class_is_ever_in_two_parts(sizes, seed):
     if sum(sizes) > CLASSES:
-        with pytest.raises(DataError, match=f"{CLASSES} in all"):
+        with pytest.raises(DataError, match=f"{CLASSES} classes in all"):
             parted(told(), jax.random.key(seed), tuple(sizes))
         return
     parts = parted(told(), jax.random.key(seed), tuple(sizes))

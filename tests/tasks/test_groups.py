@@ -88,5 +88,5 @@ def test_groups_that_cannot_be():
         from_groups(x, y, [[0, 4]], shots=2)
     with pytest.raises(DataError, match="group 0 has a row twice"):
         from_groups(x, y, [[1, 1]], shots=2)
-    with pytest.raises(DataError, match="both must start with the same"):
+    with pytest.raises(DataError, match="x and y must start with the same"):
         from_groups(x, y[:3], [[0]], shots=2)

@@ -90,12 +90,10 @@ def conv4(channels: int, classes: int, *, filters: int = 64, norm: str = "batch"
 
     def init(key: Key) -> Conv4:
         *keys, head = jax.random.split(key, 5)
-        weights = [
-            glorot(k, (9 * (filters if i else channels), filters), float)
-            for i, k in enumerate(keys)
-        ]
-        blocks = [Block(weight, jnp.ones(filters), jnp.zeros(filters)) for weight in weights]
-        return Conv4(tuple(blocks), linear(head, filters, classes))
+        sizes = (channels, filters, filters, filters)
+        weights = [glorot(k, (9 * i, filters), float) for k, i in zip(keys, sizes, strict=True)]
+        body = tuple(Block(weight, jnp.ones(filters), jnp.zeros(filters)) for weight in weights)
+        return Conv4(body, linear(head, filters, classes))
 
     def features(params: Conv4, x: Images) -> Float[Array, "K filters"]:
         for block in params.body:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, Shaped
+from numpy.typing import ArrayLike
 
 from moml.errors import DataError
 from moml.tasks.parts import block_of, padded
@@ -17,7 +18,7 @@ from moml.types import Batch, Key, Parts, Tasks
 
 
 def unit(x: Array) -> Array:
-    """Pixels 0 .. 255 as floats 0 .. 1; what is not uint8 stays as it is.
+    """Pixels 0 .. 255 as floats 0 .. 1; other types than uint8 are returned unchanged.
 
     >>> unit(jnp.array([0, 255], jnp.uint8)).tolist()
     [0.0, 1.0]
@@ -26,44 +27,59 @@ def unit(x: Array) -> Array:
 
 
 class Owned(NamedTuple):
-    """Rows, and which of them are whose: those of client i are order[start[i] :], in order."""
+    """Rows and their owners: client i owns the rows order[start[i]], order[start[i] + 1], ..."""
 
-    x: Any
-    y: Any
-    order: Any
-    start: Any
+    x: Shaped[Array | np.ndarray, " rows *x"]
+    y: Shaped[Array | np.ndarray, " rows *y"]
+    order: Int[Array | np.ndarray, " owned"]
+    start: Int[Array | np.ndarray, " clients"]
 
 
 def _block(whole: Owned, sizes: np.ndarray, devices: int, which: int) -> Owned:
-    """What one device's clients own, with the rows that they use; as long as any device's."""
+    """The rows of one device's clients, padded to the length of the longest device."""
     start, block = np.cumsum(sizes) - sizes, block_of(len(sizes), devices)
     ends = [int(sizes[: d * block].sum()) for d in range(devices + 1)]
     order = np.asarray(whole.order)
     used = [np.unique(order[a:b], return_inverse=True) for a, b in pairwise(ends)]
-    rows, own = used[which]
+    rows, mine = used[which]
     x, y = (padded(v[rows], max(len(rows) for rows, _ in used)) for v in map(np.asarray, whole[:2]))
-    own = padded(own.astype(np.int32), max(len(own) for _, own in used))
+    mine = padded(mine.astype(np.int32), max(len(mine) for _, mine in used))
     first = start[which * block : (which + 1) * block] - ends[which]
-    return Owned(x, y, own, padded(first.astype(np.int32), block))
+    return Owned(x, y, mine, padded(first.astype(np.int32), block))
 
 
 def from_rows(
-    x: Any,
-    y: Any,
-    rows: Sequence[Any],
+    x: ArrayLike | Array,
+    y: ArrayLike | Array,
+    rows: Sequence[ArrayLike],
     transform: Callable[[Array], Array] = unit,
     *,
     alike: bool | None = None,
 ) -> Tasks:
-    """Tasks from arrays x [rows, ...] and y [rows, ...]: client i owns the rows rows[i] of both.
+    """Tasks from flat arrays: client i owns the rows x[rows[i]], y[rows[i]].
 
-    x stays as it is, images in bytes: `transform` makes the network's input of the samples that a
-    visit fetches. Rows that nobody owns are not kept, unless x is a `jnp` array already: that is
-    kept whole, and several splits share it. A visit draws different rows where the client has
-    enough of them, else with replacement. `full` pads to the largest of the clients it is asked for
-    (under `jit`, where these are not known, of all). Clients that all have as many rows are drawn
-    from a little faster; with `alike=False` as if they had not, so that what a client draws does
-    not hang on the others.
+    A visit draws distinct rows where the client has enough of them, else with replacement. `full`
+    pads to the largest of the clients it is asked for (under `jit`, where these are unknown, of
+    all).
+
+    Parameters
+    ----------
+    x, y
+        Inputs [rows, ...] and targets [rows, ...]. Rows that no client owns are dropped, unless x
+        is a jax array already: that is used as it is, and several splits share it.
+    rows
+        One array of row numbers a client.
+    transform
+        Maps the fetched rows of x to the network's inputs, so that images stay in bytes.
+    alike
+        Clients of equal size are drawn from a little faster. False switches that off, so that the
+        draw of a client does not depend on the sizes of others; by default it is on if all sizes
+        are equal.
+
+    Returns
+    -------
+    Tasks
+        A family with one task a client.
 
     >>> import numpy as np
     >>> tasks = from_rows(np.zeros((6, 2)), np.arange(6), [[0, 2, 4, 5], [1]])
@@ -76,10 +92,10 @@ def from_rows(
     except (TypeError, ValueError) as error:
         raise DataError(f"x and y must be arrays of numbers: {error}") from error
     if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
-        raise DataError(f"x has shape {x.shape}, y {y.shape}: both must start with the same [rows]")
+        raise DataError(f"x and y must start with the same [rows]; got {x.shape}, {y.shape}")
     owned = [checked_rows(f"client {i}", mine, len(x)) for i, mine in enumerate(rows)]
     if not owned:
-        raise DataError("rows must have one array of row numbers a client; given none")
+        raise DataError("rows must have one array of row numbers a client; got none")
     sizes = np.array([len(mine) for mine in owned])
     flat = np.concatenate(owned)
     for name, values in {"x": x, "y": y}.items():
@@ -89,16 +105,14 @@ def from_rows(
         bad = np.flatnonzero(~good[flat])
         if len(bad):
             client = np.searchsorted(np.cumsum(sizes), bad[0], side="right")
-            raise DataError(
-                f"{name} of client {client}, row {flat[bad[0]]} is not finite "
-                f"({len(bad)} such rows)"
-            )
+            where = f"client {client}, row {flat[bad[0]]}"
+            raise DataError(f"{name} must be finite; {where} is not ({len(bad)} such rows)")
     if not shared:
         used, flat = np.unique(flat, return_inverse=True)
         x, y = x[used], y[used]
     n, m, least = len(sizes), int(sizes.max()), int(sizes.min())
     start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
-    count, held = jnp.asarray(sizes, jnp.int32), Owned(x, y, jnp.asarray(flat, jnp.int32), start)
+    count, whole = jnp.asarray(sizes, jnp.int32), Owned(x, y, jnp.asarray(flat, jnp.int32), start)
     even = least == m if alike is None else alike
 
     def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
@@ -108,13 +122,13 @@ def from_rows(
         return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, count[ids])
 
     def fetch_of(
-        held: Owned, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]
+        owned: Owned, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]
     ) -> Batch:
-        first = held.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
-        at = held.order[first + samples.astype(jnp.int32)]
-        return Batch(transform(held.x[at]), held.y[at])
+        first = owned.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+        at = owned.order[first + samples.astype(jnp.int32)]
+        return Batch(transform(owned.x[at]), owned.y[at])
 
-    fetch = partial(fetch_of, held)
+    fetch = partial(fetch_of, whole)
 
     def full(ids: Int[Array, " tasks"]) -> Batch:
         width = m if isinstance(ids, jax.core.Tracer) else int(sizes[np.asarray(ids)].max())
@@ -123,36 +137,33 @@ def from_rows(
         padded = fetch(ids, jnp.where(mask, place[None], 0))  # padding repeats the first row
         return Batch(padded.x, padded.y, mask)
 
-    owned_by = lambda ids: count[ids]
-    parts = Parts(partial(_block, held, sizes), fetch_of)
-    return Tasks(n=n, draw=draw, fetch=fetch, full=full, least=least, sizes=owned_by, parts=parts)
+    parts = Parts(partial(_block, whole, sizes), fetch_of)
+    return Tasks(n, draw, fetch, full, least, sizes=lambda ids: count[ids], parts=parts)
 
 
-def buckets(sizes: Any) -> list[Int[np.ndarray, " _"]]:
-    """Clients by size, 2^(b-1) < size <= 2^b in bucket b, small ones first; empty buckets left out.
+def buckets(sizes: ArrayLike) -> list[Int[np.ndarray, " _"]]:
+    """Clients by size, 2^(b-1) < size <= 2^b in bucket b, ascending; empty buckets are left out.
 
-    Padded to its largest client, a bucket has less than twice the rows that are real.
+    Padded to its largest client, a bucket has less than twice its number of real rows.
 
     >>> [ids.tolist() for ids in buckets([1, 900, 5, 8, 600])]
     [[0], [2, 3], [1, 4]]
     """
     sizes = np.asarray(sizes)
     if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 1).any():
-        raise DataError(f"sizes must be whole numbers from 1; given {sizes.tolist()[:8]}")
+        raise DataError(f"sizes must be whole numbers from 1; got {sizes.tolist()[:8]}")
     power = np.frexp(sizes - 1.0)[1]  # bits of size - 1
     return [np.flatnonzero(power == b) for b in np.unique(power)]
 
 
-def checked_rows(owner: str, rows: Any, below: int) -> np.ndarray:
-    """The rows of a client or group, if they are some, of these, and different."""
+def checked_rows(owner: str, rows: ArrayLike, below: int) -> np.ndarray:
+    """The rows of a client or group, which must be distinct numbers below `below`."""
     mine = np.asarray(rows)
     if mine.ndim == 1 and not len(mine):
         raise DataError(f"{owner} has no samples; leave it out")
     if mine.ndim != 1 or mine.dtype.kind not in "iu" or mine.min() < 0 or mine.max() >= below:
-        raise DataError(
-            f"rows of {owner} must be whole numbers from 0 to {below - 1}; "
-            f"given {mine.tolist()[:8]}"
-        )
+        must = f"rows of {owner} must be whole numbers from 0 to {below - 1}"
+        raise DataError(f"{must}; got {mine.tolist()[:8]}")
     if len(np.unique(mine)) < len(mine):
         raise DataError(f"{owner} has a row twice")
     return mine

@@ -1,11 +1,10 @@
-"""Episodes: tasks of telling `ways` classes apart, from a few images of each."""
-
-from typing import Any
+"""Episodes: tasks of classifying `ways` classes from a few images of each."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, UInt8
+from numpy.typing import ArrayLike
 
 from moml.errors import DataError, check_count
 from moml.tasks.sampler import distinct, distinct_or_not
@@ -15,14 +14,14 @@ Pool = UInt8[np.ndarray, "_ each height width channels"]
 
 
 def parted(images: Pool, key: Key, sizes: tuple[int, ...]) -> tuple[Pool, ...]:
-    """The classes in disjoint random parts of the given sizes: no class is ever in two of them.
+    """The classes in disjoint random parts of the given sizes.
 
     >>> train, test = parted(np.zeros((5, 2, 4, 4, 1), np.uint8), jax.random.key(0), (3, 2))
     >>> len(train), len(test)
     (3, 2)
     """
     if sum(sizes) > len(images):
-        raise DataError(f"parts of {sizes} classes; there are {len(images)} in all")
+        raise DataError(f"parts must have {len(images)} classes in all at most; got {sizes}")
     order, ends = np.asarray(jax.random.permutation(key, len(images))), np.cumsum(sizes)
     return tuple(images[order[end - size : end]] for size, end in zip(sizes, ends, strict=True))
 
@@ -33,24 +32,40 @@ def rotated(images: Pool) -> Pool:
 
 
 def disjoint(key: Key, classes: int, ways: int, n: int) -> Int[Array, "n ways"]:
-    """n tasks of `ways` classes each, no class in two of them: the paper's."""
+    """n tasks of `ways` classes each, no class in two of them, as in the paper."""
     if n * ways > classes:
         raise DataError(
-            f"{n} disjoint tasks of {ways} classes want {n * ways}; there are {classes}"
+            f"{n} disjoint tasks of {ways} classes need {n * ways} classes; got {classes}"
         )
     return jax.random.permutation(key, classes)[: n * ways].reshape(n, ways).astype(jnp.int32)
 
 
 def overlapping(key: Key, classes: int, ways: int, n: int) -> Int[Array, "n ways"]:
-    """n tasks of `ways` different classes each, drawn anew for every task."""
+    """n tasks of `ways` distinct classes each, drawn independently."""
     return jax.vmap(lambda key: distinct(key, classes, ways))(jax.random.split(key, n))
 
 
-def episodes(images: Any, ways: int, table: Int[Array, "n ways"] | None = None) -> Tasks:
-    """Tasks over the classes of `images`: those of `table`, or fresh ones each step (a stream).
+def episodes(
+    images: ArrayLike | Array, ways: int, table: Int[Array, "n ways"] | None = None
+) -> Tasks:
+    """Tasks of classifying `ways` classes of images.
 
-    A draw of size K is K images of each class, so that a batch has K * ways of them, and their
-    labels are 0 .. ways - 1 in the order of the task's classes.
+    A draw of size K is K images of each class, so a batch has K * ways images with labels
+    0 .. ways - 1.
+
+    Parameters
+    ----------
+    images
+        Bytes [classes, each, height, width, channels], see `moml.data.stacked`.
+    ways
+        Classes of a task.
+    table
+        The classes of each of n tasks; by default the tasks are a stream, with random classes.
+
+    Returns
+    -------
+    Tasks
+        A family of n tasks, or a stream.
 
     >>> tasks = episodes(np.zeros((30, 20, 28, 28, 1), np.uint8), ways=5)
     >>> ids = jnp.array([7, 8], jnp.int32)
@@ -62,11 +77,11 @@ def episodes(images: Any, ways: int, table: Int[Array, "n ways"] | None = None) 
     if images.ndim != 5 or images.dtype != np.uint8 or 0 in images.shape:
         raise DataError(
             "images must be bytes [classes, each, height, width, channels], see moml.data.stacked; "
-            f"given {images.dtype} {list(images.shape)}"
+            f"got {images.dtype} {list(images.shape)}"
         )
     classes, each = images.shape[:2]
     if ways > classes:
-        raise DataError(f"ways = {ways} of only {classes} classes")
+        raise DataError(f"ways must be at most the {classes} classes; got {ways}")
     pixels = jnp.asarray(images.reshape(classes * each, *images.shape[2:]))
 
     def classes_of(task: Int[Array, ""]) -> Int[Array, " ways"]:

@@ -1,12 +1,13 @@
-"""A table's tasks: groups of rows of any size, some of each known and the others asked for."""
+"""A table's tasks: groups of rows of any size, with known rows (support) and others (query)."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, UInt
+from jaxtyping import Array, Float, Int, Shaped, UInt
+from numpy.typing import ArrayLike
 
 from moml.errors import DataError, check_count
 from moml.tasks.clients import checked_rows
@@ -21,9 +22,9 @@ STRIDES = 2**31 - np.array(
 def strided(
     bits: UInt[Array, " 2"], n: Int[Array, ""], place: Int[Array, " size"]
 ) -> Int[Array, " size"]:
-    """Different places below n give different rows below n: a random start, a random stride.
+    """Rows (start + place * stride) % n, distinct for distinct places below n.
 
-    The strides are primes above any n, and so share no divisor with it.
+    The strides are primes above any n, so they share no divisor with it.
     """
     first = below(bits[0], n)
     step = jnp.asarray(STRIDES, jnp.int32)[below(bits[1], jnp.int32(len(STRIDES)))] % n
@@ -31,30 +32,36 @@ def strided(
 
 
 def below(bits: UInt[Array, ""], n: Int[Array, ""]) -> Int[Array, ""]:
-    """A number from 0 to n - 1: one draw for many of them is quicker than as many draws."""
+    """A number from 0 to n - 1 from random bits, of which one call draws many."""
     return (bits % n.astype(jnp.uint32)).astype(jnp.int32)
 
 
 class Grouped(NamedTuple):
-    """Rows, and which of them are whose: group i owns order[start[i] : start[i] + size[i]]."""
+    """Rows and their owners: group i owns the rows order[start[i] : start[i] + size[i]]."""
 
-    x: Any
-    y: Any
-    weights: Any
+    x: Shaped[Array, " rows *x"]
+    y: Shaped[Array, " rows *y"]
+    weights: Float[Array, " rows"]
     order: Int[Array, " owned"]
     start: Int[Array, " groups"]
     size: Int[Array, " groups"]
 
 
 def from_groups(
-    x: Any, y: Any, groups: Sequence[Any], *, shots: int, ordered: bool = False, weights: Any = None
+    x: ArrayLike | Array,
+    y: ArrayLike | Array,
+    groups: Sequence[ArrayLike],
+    *,
+    shots: int,
+    ordered: bool = False,
+    weights: ArrayLike | Array | None = None,
 ) -> Tasks:
     """Tasks from rows x [rows, features], y [rows, ...]: group i owns rows groups[i], in order.
 
-    A visit of a group of n rows knows s of them, s from 1 to min(shots, n - 1) all alike, and is
-    asked for others: with `ordered` the first s and then later ones, else any. The first `shots`
-    places of a draw are the support, the rest the query; places that stay empty are masked. A
-    group of one row is asked for it and knows none. `mask` has the rows' weights, 1 by default.
+    The support of a visit are s rows of a group of n, s ~ U{1, ..., min(shots, n - 1)}, its query
+    others: with `ordered` the first s and then later ones, else any. The first `shots` places of a
+    draw are the support, the rest the query; unused places are masked. A group of one row has a
+    query alone. `mask` has the rows' weights, 1 by default.
 
     >>> import numpy as np
     >>> tasks = from_groups(np.zeros((6, 2)), np.arange(6.0), [[0, 2, 4, 5], [1, 3]], shots=3)
@@ -67,14 +74,19 @@ def from_groups(
     return tasks._replace(least=int(np.min(rows.size)))
 
 
-def grouped(x: Any, y: Any, groups: Sequence[Any], weights: Any = None) -> Grouped:
-    """The rows of the groups, checked."""
+def grouped(
+    x: ArrayLike | Array,
+    y: ArrayLike | Array,
+    groups: Sequence[ArrayLike],
+    weights: ArrayLike | Array | None = None,
+) -> Grouped:
+    """The rows of the groups, validated."""
     x, y = jnp.asarray(x), jnp.asarray(y)
     if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or not len(x):
-        raise DataError(f"x has shape {x.shape}, y {y.shape}: both must start with the same [rows]")
+        raise DataError(f"x and y must start with the same [rows]; got {x.shape}, {y.shape}")
     owned = [checked_rows(f"group {i}", mine, len(x)) for i, mine in enumerate(groups)]
     if not owned:
-        raise DataError("groups must have one array of row numbers a group; given none")
+        raise DataError("groups must have one array of row numbers a group; got none")
     weigh = jnp.ones(len(x), x.dtype) if weights is None else jnp.asarray(weights, x.dtype)
     sizes = np.array([len(mine) for mine in owned])
     start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)

@@ -3,13 +3,13 @@
 A padded array [devices * block, ...] therefore has task i at index i, on any number of devices.
 """
 
-from typing import Any
-
 import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike
 
 
 def block_of(n: int, devices: int) -> int:
-    """How many tasks a device owns, the last ones fewer.
+    """The number of tasks of a device; the last devices may have fewer.
 
     >>> block_of(10, 4)
     3
@@ -17,8 +17,8 @@ def block_of(n: int, devices: int) -> int:
     return -(-n // devices)
 
 
-def padded(rows: Any, size: int) -> np.ndarray:
-    """The rows, and rows of zeros after them, `size` in all.
+def padded(rows: ArrayLike, size: int) -> np.ndarray:
+    """The rows, followed by rows of zeros, `size` in all.
 
     >>> padded([1, 2], 3).tolist()
     [1, 2, 0]
@@ -31,8 +31,8 @@ def padded(rows: Any, size: int) -> np.ndarray:
     return out
 
 
-def block_rows(array: Any, devices: int, which: int) -> np.ndarray:
-    """The rows of one device, of an array with a row of each task.
+def block_rows(array: Array | np.ndarray, devices: int, which: int) -> np.ndarray:
+    """The rows of one device, from an array with a row for each task.
 
     >>> block_rows(np.arange(5), devices=2, which=1).tolist()
     [3, 4, 0]

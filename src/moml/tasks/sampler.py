@@ -1,24 +1,22 @@
-"""Which tasks this step, and which samples: a tree of `Need` becomes a tree of `Visit`.
+"""The draw of a step's tasks and samples: a tree of `Need` becomes a tree of `Visit`.
 
-A draw depends on its key alone, and the key on the step alone, so a run is the same whatever the
-length of a chunk, the place it was resumed at, or the number of devices it runs on.
+A draw depends on its key alone, and the key on the step alone, so a run does not depend on the
+length of a chunk, the step it was resumed at, or the number of devices.
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from moml.errors import ConfigError
 from moml.types import Key, Need, Task, Tasks, Turnout, Visit
 
 
 def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
-    """`size` different numbers below n, every ordered choice equally likely.
+    """`size` distinct numbers below n, every ordered choice equally likely.
 
     Each number is drawn as a rank among those still free and moved past the taken ones: O(size^2),
-    no permutation of n. Where a sort is cheaper than that (n is then a plain number), it sorts.
+    without a permutation of n. Where n is static and a sort is cheaper, it sorts.
 
     >>> sorted(distinct(jax.random.key(0), 4, 4).tolist())
     [0, 1, 2, 3]
@@ -28,7 +26,9 @@ def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"
     place = jnp.arange(size, dtype=jnp.int32)
     ranks = jax.random.randint(key, (size,), 0, jnp.maximum(n - place, 1), jnp.int32)
 
-    def one(taken: Int[Array, " size"], rank: Int[Array, ""]) -> Any:
+    def one(
+        taken: Int[Array, " size"], rank: Int[Array, ""]
+    ) -> tuple[Int[Array, " size"], Int[Array, ""]]:
         pick = rank + jnp.sum(taken - place <= rank, dtype=jnp.int32)
         at = jnp.sum(taken < pick, dtype=jnp.int32)
         later = jnp.where(place == at, pick, jnp.roll(taken, 1))
@@ -39,7 +39,7 @@ def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"
 
 
 def distinct_or_not(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
-    """Different rows of a task where it has enough of them, else rows with replacement."""
+    """Distinct rows of a task where it has enough of them, else rows with replacement."""
     repeated = jax.random.randint(jax.random.fold_in(key, 1), (size,), 0, n, jnp.int32)
     if isinstance(n, int):
         return distinct(key, n, size) if size <= n else repeated
@@ -47,7 +47,7 @@ def distinct_or_not(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, 
 
 
 def shuffled(key: Key, n: Int[Array, ""] | int, width: int) -> Int[Array, " width"]:
-    """The numbers below n in random order, and after them those from n to `width`.
+    """The numbers below n in random order, followed by those from n to `width` - 1.
 
     >>> sorted(shuffled(jax.random.key(0), 3, 5)[:3].tolist())
     [0, 1, 2]
@@ -58,7 +58,7 @@ def shuffled(key: Key, n: Int[Array, ""] | int, width: int) -> Int[Array, " widt
 
 
 def draw_ids(key: Key, n: int | None, size: int, replace: bool = False) -> Int[Array, " size"]:
-    """A batch of tasks, different ones unless `replace`; of a stream, seeds of new tasks."""
+    """A batch of tasks, distinct ones unless `replace`; for a stream, seeds of new tasks."""
     if n is None or replace:
         below = jnp.iinfo(jnp.int32).max if n is None else n
         return jax.random.randint(key, (size,), 0, below, jnp.int32)
@@ -66,7 +66,7 @@ def draw_ids(key: Key, n: int | None, size: int, replace: bool = False) -> Int[A
 
 
 def stratified_ids(key: Key, n: int, size: int, groups: int) -> Int[Array, " size"]:
-    """`size` different ids below n, as many from each block of ids; the first blocks are larger.
+    """`size` distinct ids below n, equally many from each block; the first blocks are larger.
 
     >>> ids = stratified_ids(jax.random.key(0), n=6, size=4, groups=2)
     >>> sorted(i // 3 for i in ids.tolist())
@@ -81,12 +81,12 @@ def stratified_ids(key: Key, n: int, size: int, groups: int) -> Int[Array, " siz
 
 def _sizes(tasks: Tasks, ids: Int[Array, " size"]) -> Int[Array, " size"]:
     if tasks.sizes is None:
-        raise ConfigError("weighted needs tasks of known sizes; given: tasks that have no end")
+        raise ConfigError("weighted needs tasks of known sizes; got a stream of tasks")
     return tasks.sizes(ids)
 
 
 def _draw_turnout(key: Key, need: Need, tasks: Tasks, ids: Int[Array, " size"]) -> Turnout | None:
-    """Who answers, after how many steps, with what weight; None where all do alike."""
+    """Which clients answer, after how many steps, with what weight; None if there is no choice."""
     if not (need.dropout or need.straggle or need.weighted):
         return None
     drop_key, late_key, steps_key = jax.random.split(key, 3)
@@ -101,7 +101,7 @@ def _draw_turnout(key: Key, need: Need, tasks: Tasks, ids: Int[Array, " size"]) 
 
 
 def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
-    turnout_key = jax.random.fold_in(key, 3)  # apart, like S0: neither may shift the rest
+    turnout_key = jax.random.fold_in(key, 3)  # independent, like S0: neither changes other draws
     ids_key, key, restart_key = jax.random.split(key, 3)
     if need.groups > 1 and tasks.n is not None:
         ids = stratified_ids(ids_key, tasks.n, need.tasks, need.groups)
@@ -117,7 +117,7 @@ def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
     axis = 1 if need.visits is None else 2
     ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
 
-    def part(i: int) -> Any:
+    def part(i: int) -> PyTree:
         cut = lambda x: jax.lax.slice_in_dim(x, ends[i], ends[i + 1], axis=axis)
         return jax.tree.map(cut, samples) if sizes[i] else None
 
@@ -126,8 +126,8 @@ def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
     return Visit(ids, task, _draw_turnout(turnout_key, need, tasks, ids))
 
 
-def draw(key: Key, needs: Any, tasks: Tasks) -> Any:
-    """All that one step wants: the tree of needs, with a visit (not fetched yet) in each place."""
+def draw(key: Key, needs: PyTree, tasks: Tasks) -> PyTree:
+    """The tree of needs with a visit in place of each; its samples are not fetched yet."""
     leaves, tree = jax.tree.flatten(needs, is_leaf=lambda need: isinstance(need, Need))
     visits = []
     for i, need in enumerate(leaves):
@@ -141,8 +141,8 @@ def draw(key: Key, needs: Any, tasks: Tasks) -> Any:
     return jax.tree.unflatten(tree, visits)
 
 
-def fetch(visits: Any, tasks: Tasks) -> Any:
-    """The same tree with samples in place of what was drawn for them."""
+def fetch(visits: PyTree, tasks: Tasks) -> PyTree:
+    """The same tree with the samples in place of their draws."""
 
     def one(visit: Visit) -> Visit:
         samples = [None if s is None else tasks.fetch(visit.ids, s) for s in visit.task]

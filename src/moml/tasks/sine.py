@@ -1,4 +1,4 @@
-"""Regression tasks on curves: the paper's y = A sin(phi + x), and any other family of functions."""
+"""Regression tasks on curves: the paper's y = A sin(phi + x), or another family of functions."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Curve = Callable[[Float[Array, " p"], Float[Array, "..."]], Float[Array, "..."]]
 
 
 def curves(curve: Curve, parameters: Float[Array, "n p"], *, noise: float = 0.0) -> Tasks:
-    """Tasks y = curve(parameters_i, x) + noise, x ~ U(-5, 5); one row of parameters a task."""
+    """Tasks y = curve(parameters[i], x) + noise, x ~ U(-5, 5)."""
 
     def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Batch:
         x_key, noise_key = jax.random.split(key)
@@ -32,7 +32,19 @@ def sine(
     *,
     noise: float = 0.0,
 ) -> Tasks:
-    """Waves A sin(phi + x) + noise, x ~ U(-5, 5); by default the paper's 25 training tasks.
+    """Sine waves y = A sin(phi + x) + noise, x ~ U(-5, 5).
+
+    Parameters
+    ----------
+    amplitude, phase
+        A and phi of each of n tasks; by default those of the paper's 25 training tasks.
+    noise
+        Standard deviation of normal noise in y.
+
+    Returns
+    -------
+    Tasks
+        A family of n tasks; samples are drawn anew at each visit.
 
     >>> tasks = sine()
     >>> tasks.n, tasks.draw(jax.random.key(0), jnp.array([0, 24]), 10).x.shape
@@ -42,7 +54,7 @@ def sine(
         a, i = jnp.meshgrid(jnp.arange(1, 6), jnp.arange(1, 6), indexing="ij")
         amplitude, phase = a.ravel().astype(float), i.ravel().astype(float) * (jnp.pi / 5)
     if amplitude is None or phase is None or amplitude.shape != phase.shape:
-        raise DataError("give amplitude and phase together, as many of one as of the other")
+        raise DataError("amplitude and phase must be given together, with equal lengths")
     wave = lambda p, x: p[0] * jnp.sin(p[1] + x)
     return curves(wave, jnp.stack([amplitude, phase], axis=1), noise=noise)
 
@@ -56,5 +68,23 @@ def unseen_waves(key: Key, n: int) -> tuple[Float[Array, " n"], Float[Array, " n
 
 
 def unseen_sine(key: Key, n: int = 500, *, noise: float = 0.0) -> Tasks:
-    """n test tasks of the paper's kind: A ~ U(1, 5), phi ~ U(pi/5, pi)."""
+    """Test tasks of the paper's kind, A ~ U(1, 5), phi ~ U(pi/5, pi).
+
+    Parameters
+    ----------
+    key
+        Of the random amplitudes and phases.
+    n
+        Number of tasks.
+    noise
+        Standard deviation of normal noise in y.
+
+    Returns
+    -------
+    Tasks
+        A family of n tasks.
+
+    >>> unseen_sine(jax.random.key(0), 100).n
+    100
+    """
     return sine(*unseen_waves(key, n), noise=noise)

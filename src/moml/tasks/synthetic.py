@@ -1,4 +1,4 @@
-"""Synthetic(a, b): the heterogeneous logistic tasks usual in federated learning."""
+"""Synthetic(a, b): heterogeneous logistic tasks, a usual benchmark of federated learning."""
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +20,32 @@ def synthetic(
     unequal: bool = False,
     fresh: bool = False,
 ) -> Tasks:
-    """n tasks y = argmax(W x + c); `a` is how much W differs between tasks, `b` how much x does.
+    """n classification tasks y = argmax(W x + c).
 
     W, c ~ N(u, 1), u ~ N(0, a);  x ~ N(m, diag(j^-1.2)), m ~ N(M, 1), M ~ N(0, b).
-    With `unequal`, sizes are log-normal from 10 up to `samples`; with `fresh`, these are other
-    samples of the same tasks.
+
+    Parameters
+    ----------
+    key
+        Of all random numbers.
+    n, samples
+        Number of tasks, and of samples of each.
+    a, b
+        How much W and x differ between tasks.
+    features, classes
+        Sizes of x and y.
+    unequal
+        Whether the numbers of samples are log-normal, from 10 to `samples`.
+    fresh
+        Draw other samples of the same tasks.
+
+    Returns
+    -------
+    Tasks
+        A family of n tasks with finite data.
+
+    >>> synthetic(jax.random.key(0), 5, samples=20).n
+    5
     """
     keys = jax.random.split(key, 7)
     u = jnp.sqrt(a) * jax.random.normal(keys[0], (n, 1, 1))

@@ -190,7 +190,7 @@ def _decided(place: str, chunks: list[Chunk]) -> list[Chunk]:
     for kind, fits in {"number": numbers, "date": dates}.items():
         like, cells = int(counts[fits].sum()), int(counts.sum())
         wrong, as_ = int(np.argmax(~fits & (counts > 0))), f"as {like:,} of {cells:,} values are"
-        if 2 * like <= cells or (like == cells and kind == "number"):  # such as +5: text
+        if 2 * like <= cells:
             continue
         if like == cells:  # dates with and without a zone, or no day of the calendar
             moments = [type_ for type_ in _types() if pa.types.is_timestamp(type_)]
