@@ -12,8 +12,8 @@ import moml
 from moml.cli import main
 
 ROW = {
-    "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "seeds", "lost",
-    "paper_mean", "paper_std", "samples", "iterations", "seconds",
+    "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "values",
+    "seeds", "lost", "paper_mean", "paper_std", "samples", "iterations", "seconds",
 }  # fmt: skip
 
 
