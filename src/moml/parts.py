@@ -52,4 +52,4 @@ from moml.types import Task as Task
 from moml.types import Visit as Visit
 
 no_memory = _memory.none
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [name for name in dir() if not name.startswith("_")]  # each import above is public
