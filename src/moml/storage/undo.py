@@ -2,7 +2,7 @@
 
 A log is a file of entries: the id of a task (plus one), its old row, the sum of both; then zeros.
 An entry is on the disk before its row is overwritten, so a last one that is cut off has nothing to
-undo. Any other entry with a wrong sum is damaged. After a power loss, on a file system that extends
+undo. Another entry with a wrong sum is damaged. After a power loss, on a file system that extends
 a file before its data is there, an incomplete entry may look damaged: the log is refused then.
 """
 
