@@ -34,7 +34,7 @@ from moml.config.config import Config
 from moml.config.problems import Sine
 from moml.runs.job import Job, single
 from moml.storage.checkpoint import Checkpoints
-from moml.storage.manifest import flaw, seal, sync_folder
+from moml.storage.manifest import seal, sync_folder, verify
 from moml.training.execution import copy_arrays
 
 PAIRS, TIMES, BUDGET = 6, 3, 45  # no further pair once so many seconds have gone by
@@ -134,7 +134,7 @@ class Orbax:
         sync_folder(self.folder.parent)
 
     def load(self, carry: Any) -> None:
-        if problem := flaw(self.folder):
+        if problem := verify(self.folder):
             raise ValueError(problem)
         leaves, tree = jax.tree.flatten(carry)
         each = {str(i): self.ocp.RestoreArgs(restore_type=np.ndarray) for i in range(len(leaves))}

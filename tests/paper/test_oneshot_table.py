@@ -35,7 +35,7 @@ from moml.paper.oneshot.tasks import (
     problem_of,
 )
 from moml.paper.search import read_settings, write_settings
-from moml.types import Hyper, Need
+from moml.types import Hyper, SampleSpec
 
 ROW = [
     "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "values",
@@ -177,7 +177,7 @@ def test_every_cell_composes_with_its_quirks(protocol, dataset):
     assert plans["moml-v2"].method.options["two_batches"] == (protocol == "paper")
     needs = jax.tree.leaves(
         [plans[name].method.algorithm.needs for name in ("maml", "moml-v1", "localmoml")],
-        is_leaf=lambda need: isinstance(need, Need),
+        is_leaf=lambda need: isinstance(need, SampleSpec),
     )
     assert all(need.replace == (protocol == "released") for need in needs)
     assert plans["nasa"].iterations == {"omniglot": 20, "cifar100": 117}[dataset]

@@ -14,15 +14,15 @@ import optax
 from jaxtyping import Array, Bool, Int, PyTree
 
 from moml.algorithms.federated.rounds import where
-from moml.algorithms.parts.task_map import Each, One, Rows, added
+from moml.algorithms.parts.task_map import One, Rows, TaskMap, added
 from moml.tasks.parts import block_of
 from moml.tasks.sampler import fetch
-from moml.types import Memory, Tasks, Visit
+from moml.types import Memory, TaskBatch, Tasks
 
 AXIS = "tasks"  # of the mesh
 
 
-def owners(tasks: Tasks, data: PyTree, devices: int, at_once: int | None = None) -> Each:
+def owners(tasks: Tasks, data: PyTree, devices: int, at_once: int | None = None) -> TaskMap:
     """Return a device's share of a visit and the sum over all devices; for use in `shard_map`.
 
     The device has the arrays `data` of its tasks (see `Parts`), and reads and writes its block of
@@ -32,7 +32,9 @@ def owners(tasks: Tasks, data: PyTree, devices: int, at_once: int | None = None)
     """
     block = 0 if tasks.n is None else block_of(tasks.n, devices)
 
-    def each(one: One, rows: Rows | Memory, store: PyTree, visit: Visit) -> tuple[PyTree, PyTree]:
+    def each(
+        one: One, rows: Rows | Memory, store: PyTree, visit: TaskBatch
+    ) -> tuple[PyTree, PyTree]:
         count, me = len(visit.ids), jax.lax.axis_index(AXIS)
         share = block_of(count, devices)
         size = min(share, at_once or share)
@@ -42,7 +44,9 @@ def owners(tasks: Tasks, data: PyTree, devices: int, at_once: int | None = None)
         order = jnp.argsort(~mine, stable=True)  # my tasks, then the others
         here = tasks._replace(fetch=_local(tasks, data, block * me))
 
-        def turn(done: Int[Array, ""]) -> tuple[Bool[Array, " size"], Visit, Int[Array, " size"]]:
+        def turn(
+            done: Int[Array, ""],
+        ) -> tuple[Bool[Array, " size"], TaskBatch, Int[Array, " size"]]:
             """Return which places of a turn are real, their tasks and their rows of the store."""
             real = done + place(size) < own
             at = order[jnp.where(real, done + place(size), 0)]  # left over: the first once more

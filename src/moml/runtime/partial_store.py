@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.runtime import simulate
-from moml.types import Algorithm, Hyper, Info, Key, State, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, State, TaskBatch, Tasks
 
 
 class PartialStore(NamedTuple):
@@ -48,7 +48,7 @@ def fill(
 ) -> Callable[[PartialStore, Key, Hyper], PartialStore]:
     """Return the eager filling of all rows of a `PartialStore`: (store, key, hyper) -> store."""
 
-    def write(store: PartialStore, visit: Visit, hyper: Hyper) -> PartialStore:
+    def write(store: PartialStore, visit: TaskBatch, hyper: Hyper) -> PartialStore:
         if algorithm.fill is None:
             raise TypeError("this method has no memories to fill")
         return store._replace(state=algorithm.fill(store.state, visit, hyper))

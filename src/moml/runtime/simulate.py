@@ -9,7 +9,7 @@ from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.tasks.sampler import draw, fetch
-from moml.types import Algorithm, Hyper, Info, Key, Need, State, Task, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, SampleSpec, State, Task, TaskBatch, Tasks
 
 Step = Int[Array, ""] | int  # the number of a step
 Stretch = Callable[[State, Key, Step, Hyper, int], tuple[State, Info]]
@@ -55,7 +55,7 @@ def stretch(
 
 
 def _is_visit(part: object) -> bool:
-    return isinstance(part, Visit)
+    return isinstance(part, TaskBatch)
 
 
 def ids_of(visits: PyTree) -> list[Int[Array, "..."]]:
@@ -90,7 +90,7 @@ def fill_some(
 
     def run(state: State, ids: Ids, key: Key, hyper: Hyper) -> State:
         samples = tasks.fetch(ids, tasks.draw(jax.random.fold_in(key, ids[0]), ids, k))
-        return write(state, Visit(place(state, ids), Task(support=samples)), hyper)
+        return write(state, TaskBatch(place(state, ids), Task(support=samples)), hyper)
 
     return run
 
@@ -119,7 +119,7 @@ def fill(
 def samples_per_step(needs: PyTree) -> int:
     """Return how many samples a step draws, S2 = S1 once."""
     total = 0
-    for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, Need)):
+    for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec)):
         visit = (need.support + need.query + need.hessian) * (need.visits or 1) + need.restart
         total += need.tasks * visit * (need.times or 1)
     return total

@@ -18,7 +18,7 @@ from moml.serving.forget_memory import forget_memories
 from moml.storage.arrays import read_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import Lock
-from moml.storage.manifest import NAME, flaw, seal, sync_folder
+from moml.storage.manifest import NAME, seal, sync_folder, verify
 from moml.tabular.store import BLOCK, check_seal, read_about, read_json, write_blocks, write_ids
 from moml.types import Record
 
@@ -55,7 +55,7 @@ def _clean_up(folder: Path, work: Path) -> bool:
     """Undo or finish what a killed process left; True if there was anything."""
     new, old = work / "new", work / "old"
     if not folder.exists():  # killed between the two renames
-        os.rename(new if new.exists() and flaw(new) is None else old, folder)
+        os.rename(new if new.exists() and verify(new) is None else old, folder)
     left = [path for path in (new, old) if path.exists()]
     for path in left:
         shutil.rmtree(path)

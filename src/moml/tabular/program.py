@@ -20,7 +20,7 @@ from moml.runtime import simulate
 from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, drawn_from, grouped
 from moml.training.sweep import first_state
-from moml.types import Batch, Hyper, Info, Key, Meta, Need, Params, State, Task, Tasks
+from moml.types import Batch, Hyper, Info, Key, Meta, Params, SampleSpec, State, Task, Tasks
 
 QUERIES = 16  # query rows of a visit
 VISIT = 32  # support rows of a visit, at most; for more shots a memory averages over visits
@@ -80,7 +80,7 @@ def setup(kind: str, shape: Shape, shots: int, steps: int, given: TableData) -> 
     tasks = drawn_from(given.rows, shots=visit, ordered=shape.ordered)
     count = tasks.n or 1
     batch = min(16 if count < 5000 else 32, count)
-    need = Need(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
+    need = SampleSpec(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
     optimizer = lambda eta: optax.chain(
         optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY),
         optax.scale_by_learning_rate(eta),

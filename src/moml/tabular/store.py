@@ -28,7 +28,7 @@ from moml.algorithms.tabular.members import PersonalParams, parts
 from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays, writing
 from moml.storage.files import writable_folder, write_text
-from moml.storage.manifest import flaw, seal, sync_folder
+from moml.storage.manifest import seal, sync_folder, verify
 from moml.tabular.model import TableModel
 from moml.types import Record
 
@@ -211,7 +211,7 @@ def read_json(path: Path) -> Any:
 
 def check_seal(folder: Path) -> None:
     """Raise unless every byte of the folder is as its manifest says."""
-    if wrong := flaw(folder):
+    if wrong := verify(folder):
         raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
 
 

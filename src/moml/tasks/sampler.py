@@ -1,4 +1,4 @@
-"""The draw of a step's tasks and samples: a tree of `Need` becomes a tree of `Visit`.
+"""The draw of a step's tasks and samples: a tree of `SampleSpec` becomes a tree of `TaskBatch`.
 
 A draw depends on its key alone, and the key on the step alone, so a run does not depend on the
 length of a chunk, the step it was resumed at, or the number of devices.
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
 from moml.errors import ConfigError
-from moml.types import Key, Need, Task, Tasks, Turnout, Visit
+from moml.types import Key, SampleSpec, Task, TaskBatch, Tasks, Turnout
 
 
 def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
@@ -85,7 +85,9 @@ def _sizes(tasks: Tasks, ids: Int[Array, " size"]) -> Int[Array, " size"]:
     return tasks.sizes(ids)
 
 
-def _draw_turnout(key: Key, need: Need, tasks: Tasks, ids: Int[Array, " size"]) -> Turnout | None:
+def _draw_turnout(
+    key: Key, need: SampleSpec, tasks: Tasks, ids: Int[Array, " size"]
+) -> Turnout | None:
     """Which clients answer, after how many steps, with what weight; None if there is no choice."""
     if not (need.dropout or need.straggle or need.weighted):
         return None
@@ -100,7 +102,7 @@ def _draw_turnout(key: Key, need: Need, tasks: Tasks, ids: Int[Array, " size"]) 
     )
 
 
-def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
+def _draw_visit(key: Key, need: SampleSpec, tasks: Tasks) -> TaskBatch:
     turnout_key = jax.random.fold_in(key, 3)  # independent, like S0: neither changes other draws
     ids_key, key, restart_key = jax.random.split(key, 3)
     if need.groups > 1 and tasks.n is not None:
@@ -123,12 +125,12 @@ def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
 
     restart = tasks.draw(restart_key, ids, need.restart) if need.restart else None
     task = Task(part(0), part(1), part(2), restart)
-    return Visit(ids, task, _draw_turnout(turnout_key, need, tasks, ids))
+    return TaskBatch(ids, task, _draw_turnout(turnout_key, need, tasks, ids))
 
 
 def draw(key: Key, needs: PyTree, tasks: Tasks) -> PyTree:
     """The tree of needs with a visit in place of each; its samples are not fetched yet."""
-    leaves, tree = jax.tree.flatten(needs, is_leaf=lambda need: isinstance(need, Need))
+    leaves, tree = jax.tree.flatten(needs, is_leaf=lambda need: isinstance(need, SampleSpec))
     visits = []
     for i, need in enumerate(leaves):
         sub = jax.random.fold_in(key, i)
@@ -144,8 +146,8 @@ def draw(key: Key, needs: PyTree, tasks: Tasks) -> PyTree:
 def fetch(visits: PyTree, tasks: Tasks) -> PyTree:
     """The same tree with the samples in place of their draws."""
 
-    def one(visit: Visit) -> Visit:
+    def one(visit: TaskBatch) -> TaskBatch:
         samples = [None if s is None else tasks.fetch(visit.ids, s) for s in visit.task]
         return visit._replace(task=Task(*samples))
 
-    return jax.tree.map(one, visits, is_leaf=lambda visit: isinstance(visit, Visit))
+    return jax.tree.map(one, visits, is_leaf=lambda visit: isinstance(visit, TaskBatch))

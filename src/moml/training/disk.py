@@ -102,7 +102,7 @@ class OnDisk(Execution):
         return carry, self.store.saving(step, kept)
 
     def verify(self, notes: Record) -> str | None:
-        return self.store.flaw(notes)
+        return self.store.verify(notes)
 
     def check_new(self) -> None:
         self.store.check_new()

@@ -18,7 +18,7 @@ from moml.errors import ConfigError
 from moml.methods import method
 from moml.paper.cells import Grid, choose
 from moml.paper.federated.released import builder, one_draw
-from moml.types import Algorithm, Hyper, Info, Loss, Need, Params, Record, Visit
+from moml.types import Algorithm, Hyper, Info, Loss, Params, Record, SampleSpec, TaskBatch
 
 CLIENTS, K, TEST_STEPS = 50, 5, 10  # n; support; fine-tuning steps
 ALPHA, ETA, BETA = 0.001, 0.001, 0.9  # (r): inner and fine-tuning rate, outer rate, LocalMOML's
@@ -208,7 +208,7 @@ def with_quirks(chosen: Method, cell: Cell) -> Method:
     return chosen._replace(algorithm=made)
 
 
-def alone(loss: Loss, need: Need, h: int) -> Algorithm:
+def alone(loss: Loss, need: SampleSpec, h: int) -> Algorithm:
     """Every client on its own, all from one start: H times w_i <- w_i - eta grad L_S(w_i)."""
     update = fedavg_update(loss)
 
@@ -216,7 +216,7 @@ def alone(loss: Loss, need: Need, h: int) -> Algorithm:
         each = lambda x: jnp.broadcast_to(x, (need.tasks, *x.shape))
         return RoundState(jax.tree.map(each, params), ())
 
-    def step(state: RoundState, visit: Visit, hyper: Hyper) -> tuple[RoundState, Info]:
+    def step(state: RoundState, visit: TaskBatch, hyper: Hyper) -> tuple[RoundState, Info]:
         client = lambda w, task: update(w, (), task, None, hyper)
         done = jax.vmap(client)(state.meta, visit.task)
         moved = norm(optax.tree.sub(state.meta, done.meta))

@@ -25,7 +25,7 @@ from moml.runtime import simulate
 from moml.training.compose import run_key
 from moml.training.loop import TrainingInfo, loop, members, side_by_side
 from moml.training.rows import result_row
-from moml.types import Hyper, Key, Need, Record
+from moml.types import Hyper, Key, Record, SampleSpec
 
 B, K, K0, H = 3, 1, 5, 5
 ETA, BETA = 0.002, 0.02  # where the schedule of beta starts
@@ -103,7 +103,7 @@ def compose(line: Line, s2: str, p: Problem) -> Method:
     algorithm = chosen.algorithm
     if line.theoretical:
         constants = {"smoothness": p.smoothness, "hessian_lipschitz": p.hessian_lipschitz}
-        algorithm = theoretical_steps(algorithm, LOSS, Need(B, support=K), **constants)
+        algorithm = theoretical_steps(algorithm, LOSS, SampleSpec(B, support=K), **constants)
     return chosen._replace(algorithm=watched(algorithm))
 
 

@@ -14,7 +14,7 @@ from moml.errors import CheckpointError, ConfigError, DataError, check_count
 from moml.methods import summary as summary
 from moml.runs.record import record_of
 from moml.storage.folder import in_use
-from moml.storage.manifest import flaw
+from moml.storage.manifest import verify
 from moml.storage.metrics import FIELDS, read
 from moml.training.sweep import grid_of
 from moml.types import Record
@@ -202,7 +202,7 @@ def _log_end(log: Path) -> str:
 
 
 def _tabled(folder: Path, name: str) -> Tabled:
-    wrong = flaw(folder)
+    wrong = verify(folder)
     if wrong:
         raise CheckpointError(f"{folder} is damaged: {wrong}")
     try:
