@@ -35,7 +35,7 @@ from moml.config.problems import Sine
 from moml.runs.job import Job, single
 from moml.runs.session import strong
 from moml.storage.checkpoint import Checkpoints
-from moml.storage.manifest import flaw, seal, sync_folder
+from moml.storage.manifest import seal, sync_folder, verify
 
 PAIRS, TIMES, BUDGET = 6, 3, 45  # no further pair once so many seconds have gone by
 # A small step and memories filled before training: all of them are numbers, and stay finite.
@@ -133,7 +133,7 @@ class Orbax:
         sync_folder(self.folder.parent)
 
     def load(self, carry: Any) -> None:
-        if problem := flaw(self.folder):
+        if problem := verify(self.folder):
             raise ValueError(problem)
         leaves, tree = jax.tree.flatten(carry)
         each = {str(i): self.ocp.RestoreArgs(restore_type=np.ndarray) for i in range(len(leaves))}

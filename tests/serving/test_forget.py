@@ -25,7 +25,7 @@ from moml.serving.forget import forget
 from moml.serving.forget_memory import _cleared, task_axes
 from moml.storage.arrays import read_arrays
 from moml.storage.checkpoint import Checkpoints
-from moml.storage.manifest import flaw
+from moml.storage.manifest import verify
 from moml.tabular.tables import load_table_run, predict_table
 from moml.training.compose import hyper_of, init_key
 from tests.support.processes import cached  # noqa: F401
@@ -97,7 +97,7 @@ def test_no_byte_is_left_and_others_have_the_same_predictions(kept, tmp_path, na
     said = forget(place, [WHO])
     assert not found()
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert flaw(place) is None
+    assert verify(place) is None
     assert any("the trace in the common parameters w" in line for line in said)
     mine, after = rows["person"] == WHO, answers(place, rows)
     assert after[~mine].tobytes() == before[~mine].tobytes()
@@ -140,7 +140,7 @@ KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 from moml.serving import forget as f
-from moml.storage.manifest import flaw
+from moml.storage.manifest import verify
 root, who = Path(sys.argv[1]), sys.argv[2]
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 seal, exchanged = f.seal, f._exchanged
@@ -159,9 +159,9 @@ for name, patches in MOMENTS.items():
         f.forget(run, [who])
     assert os.waitpid(child, 0)[1] == signal.SIGKILL, name
     assert (root / f".{name}.forget").exists(), name
-    assert name == "between two renames" or flaw(run) is None, name
+    assert name == "between two renames" or verify(run) is None, name
     f.forget(run, [who])
-    assert flaw(run) is None, name
+    assert verify(run) is None, name
 print(sorted(path.name for path in root.iterdir()))
 """
 

@@ -8,7 +8,7 @@ import pytest
 from moml.atomic import atomic_write, open_plain
 from moml.errors import ConfigError
 from moml.storage.files import check_space, write_text
-from moml.storage.manifest import flaw, seal
+from moml.storage.manifest import seal, verify
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path):
@@ -55,7 +55,7 @@ def test_a_link_is_replaced_and_not_written_through(tmp_path):
 def test_only_plain_files_are_read(tmp_path):
     (tmp_path / "file").write_text("mine")
     seal(tmp_path)
-    assert flaw(tmp_path) is None
+    assert verify(tmp_path) is None
     os.symlink(tmp_path / "file", tmp_path / "link")
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe"):
@@ -65,7 +65,7 @@ def test_only_plain_files_are_read(tmp_path):
         open_plain("/dev/null")
     os.replace(tmp_path / "link", tmp_path / "file")
     (tmp_path / "pipe").unlink()
-    assert flaw(tmp_path) == "file is not a plain file"
+    assert verify(tmp_path) == "file is not a plain file"
 
 
 def test_missing_space_is_an_error(tmp_path):

@@ -86,18 +86,18 @@ def test_what_was_cut_or_changed_before_the_mark_is_noticed(path):
         mark = file.sync()
         file.write(row(2))
     whole = path.read_bytes()
-    assert metrics.flaw(path, mark) is None and metrics.flaw(path, metrics.START) is None
+    assert metrics.verify(path, mark) is None and metrics.verify(path, metrics.START) is None
     for place in range(mark.offset):
         changed = bytearray(whole)
         changed[place] ^= 1
         path.write_bytes(changed)
-        assert "was changed" in metrics.flaw(path, mark)
+        assert "was changed" in metrics.verify(path, mark)
     path.write_bytes(whole[: mark.offset - 1])
     with pytest.raises(CheckpointError, match=f"fewer than the {mark.offset} of the checkpoint"):
         Metrics(path, mark)
     assert path.read_bytes() == whole[: mark.offset - 1]
     path.unlink()
-    assert "cannot be read: No such file" in metrics.flaw(path, mark)
+    assert "cannot be read: No such file" in metrics.verify(path, mark)
     assert Mark(**json.loads(json.dumps(mark._asdict()))) == mark
 
 

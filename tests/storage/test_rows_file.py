@@ -53,14 +53,14 @@ def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
         write(store, chance)
         write(store, chance)
     assert steps(store) == [2, 3, 4]
-    assert "cannot go back so far" in store.flaw(notes[1])
+    assert "cannot go back so far" in store.verify(notes[1])
     for step in (4, 3, 2):
-        assert store.flaw(notes[step]) is None
+        assert store.verify(notes[step]) is None
         store.close()
         store.back_to(step)
         np.testing.assert_array_equal(store.read(EVERYONE), at[step])
         assert steps(store) == [*range(2, step + 1)]
-    assert "cannot go back so far" in store.flaw(notes[3])  # it is no more: the run went on from 2
+    assert "cannot go back so far" in store.verify(notes[3])  # the run went on from 2
 
 
 def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
@@ -86,7 +86,7 @@ def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
     logs = {data[:first] + bytes(tail): 6, data[:-1]: 6 + len(ids)}
     for torn, left in (logs | {data[:cut]: left for cut, left in cuts.items()}).items():
         log.write_bytes(torn)
-        assert store.flaw(notes) is None
+        assert store.verify(notes) is None
         assert count() == left
     store.back_to(7)
     np.testing.assert_array_equal(store.read(EVERYONE), before)
@@ -94,9 +94,9 @@ def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
     for begin in (0, first):  # the last one too: it is complete, so its row was overwritten
         for byte in (0, 3, WORD, WORD + 9, size - WORD, size - 1):
             log.write_bytes(flipped(begin + byte))
-            assert store.flaw(notes) == f"{log} is damaged at byte {begin}"
+            assert store.verify(notes) == f"{log} is damaged at byte {begin}"
     log.write_bytes(data[: first + WORD] + bytes(tail - WORD))
-    assert store.flaw(notes) == f"{log} is damaged at byte {first}"
+    assert store.verify(notes) == f"{log} is damaged at byte {first}"
 
 
 def test_a_flipped_bit_in_a_row_is_found(store):
@@ -129,26 +129,26 @@ def test_another_store_is_refused_and_both_are_named(store, tmp_path):
     notes = store.saving(0)
     store.close()
 
-    def flaw(n, rows):
+    def verify(n, rows):
         with closing(RowsOnDisk(store.folder, tmp_path, n, layout_of(rows))) as other:
-            return other.flaw(notes)
+            return other.verify(notes)
 
     half = ROWS | {"u": ROWS["u"].astype(np.float16)}
     wide = ROWS | {"u": np.zeros((20, 4), np.float32)}
     was = r"\['u'\] float32\[3\], \['visits'\] int32\[\]"
-    assert flaw(20, ROWS) is None
+    assert verify(20, ROWS) is None
     for rows, said in ((half, r"float16\[3\]"), (wide, r"float32\[4\]")):
-        assert flaw(20, rows).startswith(f"{store.folder} holds memories with row = ")
+        assert verify(20, rows).startswith(f"{store.folder} holds memories with row = ")
         with pytest.raises(CheckpointError, match=rf"row = {was}; this run needs row = .*{said}"):
             RowsOnDisk(store.folder, tmp_path, 20, layout_of(rows)).forget([3])
     tasks = f"{store.folder} holds memories with tasks = 20; this run needs tasks = 30"
-    assert flaw(30, ROWS) == tasks
-    assert "of another run" in store.flaw({"rows": ["0123", "undo-0000000000-4567"]})
-    assert "cannot go back so far" in store.flaw({"rows": [notes["rows"][0], "undo"]})
+    assert verify(30, ROWS) == tasks
+    assert "of another run" in store.verify({"rows": ["0123", "undo-0000000000-4567"]})
+    assert "cannot go back so far" in store.verify({"rows": [notes["rows"][0], "undo"]})
     (store.folder / "rows").write_bytes(b"short")
-    assert store.flaw(notes).endswith(f"bytes = 5; this run needs bytes = {20 * 24}")
+    assert store.verify(notes).endswith(f"bytes = 5; this run needs bytes = {20 * 24}")
     (store.folder / "about.json").unlink()
-    assert store.flaw(notes) == f"{store.folder} holds no memories (about.json)"
+    assert store.verify(notes) == f"{store.folder} holds no memories (about.json)"
     with pytest.raises(ConfigError, match="holds other files"):
         store.create()
 
@@ -161,7 +161,7 @@ def test_a_store_that_is_open_is_in_use(store, tmp_path):
     store.create()
     notes = store.saving(0)
     with of_run(store, tmp_path) as other:
-        for use in (other.create, lambda: other.flaw(notes), lambda: other.forget([3])):
+        for use in (other.create, lambda: other.verify(notes), lambda: other.forget([3])):
             with pytest.raises(ConfigError, match=f"{store.folder} is in use by process"):
                 use()
         with pytest.raises(ConfigError, match="is in use by process"):
@@ -169,7 +169,7 @@ def test_a_store_that_is_open_is_in_use(store, tmp_path):
         store.close()
         other.back_to(0)
         with pytest.raises(ConfigError, match="is in use by process"):
-            store.flaw(notes)
+            store.verify(notes)
 
 
 def test_a_run_and_its_copy_each_go_back_by_their_own_logs_alone(tmp_path, caplog):
@@ -182,20 +182,20 @@ def test_a_run_and_its_copy_each_go_back_by_their_own_logs_alone(tmp_path, caplo
         write(store, chance)
         mine = store.saving(2, [1])
     with of_run(store, two) as copied:
-        assert copied.flaw(first) is None
+        assert copied.verify(first) is None
         copied.back_to(1)
         assert f"were those of {one}; now {two} goes on with them" in caplog.text
         write(copied, chance)
         theirs = copied.saving(2, [1])
         write(copied, chance)
     with of_run(store, one) as again:
-        assert again.flaw(mine) == (
+        assert again.verify(mine) == (
             f"the memories in {store.folder} cannot go back so far ({two} had them last)"
         )
-        assert again.flaw(first) is None
+        assert again.verify(first) is None
         again.back_to(1)
         np.testing.assert_array_equal(again.read(EVERYONE), at_first)
-        assert "cannot go back so far" in again.flaw(theirs)
+        assert "cannot go back so far" in again.verify(theirs)
     with (
         of_run(store, two) as copied,
         pytest.raises(ConfigError, match=f"holds the memories of {one}: give another folder"),
@@ -223,7 +223,7 @@ def test_stopped_while_it_goes_back_it_can_go_back_again(store, monkeypatch):
         store.close()
         assert steps(store) == left
     for step in (1, 0):
-        assert store.flaw(notes[step]) is None
+        assert store.verify(notes[step]) is None
         store.back_to(step)
         np.testing.assert_array_equal(store.read(EVERYONE), at[step])
         store.close()

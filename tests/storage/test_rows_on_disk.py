@@ -181,7 +181,7 @@ def test_the_log_to_go_on_from_stays_until_a_new_checkpoint_is_there(tmp_path, m
         runs.resume(run)
     notes = json.loads((at[0] / "info.json").read_text())["info"]
     with closing(job_of(record_of(run)[1], run).disk.store) as store:
-        assert store.flaw(notes) is None
+        assert store.verify(notes) is None
 
 
 def test_the_page_of_a_run_has_nothing_of_rows_that_are_on_disk(tmp_path):

@@ -31,7 +31,7 @@ from moml.runtime.account import Cost
 from moml.runtime.process_group import ALONE, Team, nothing
 from moml.storage.checkpoint import Checkpoints, Saved
 from moml.storage.folder import DETERMINISTIC, open_log, versions
-from moml.storage.metrics import COST, START, Mark, Metrics, flaw, read, tensorboard
+from moml.storage.metrics import COST, START, Mark, Metrics, read, tensorboard, verify
 from moml.training.progress import bar
 
 log = logging.getLogger("moml")
@@ -147,7 +147,7 @@ def go_on(
         job.disk or nullcontext() as disk,
     ):
         team.together("clear", kept.clear if team.leads else nothing)
-        usable = lambda info: flaw(path, Mark(**info["metrics"])) or (disk and disk.flaw(info))
+        usable = lambda info: verify(path, Mark(**info["metrics"])) or (disk and disk.verify(info))
         found = kept.load(jax.eval_shape(job.first), usable, mapped=job.place is not None)
         done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
         if done > job.steps:

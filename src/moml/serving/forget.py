@@ -21,7 +21,7 @@ from moml.serving.forget_memory import forget_memories
 from moml.storage.arrays import read_arrays, writing
 from moml.storage.files import write_text
 from moml.storage.folder import Lock
-from moml.storage.manifest import NAME, flaw, seal, sync_folder
+from moml.storage.manifest import NAME, seal, sync_folder, verify
 from moml.tabular.predict import BLOCK
 from moml.tabular.read import about_of
 
@@ -59,7 +59,7 @@ def _cleared_up(folder: Path, work: Path) -> bool:
     """What a killed process left is put right; whether there was anything."""
     new, old = work / "new", work / "old"
     if not folder.exists() and old.exists():  # killed between two renames
-        os.rename(new if new.exists() and flaw(new) is None else old, folder)
+        os.rename(new if new.exists() and verify(new) is None else old, folder)
     left = [path for path in (new, old) if path.exists()]
     for path in left:
         shutil.rmtree(path)
@@ -125,7 +125,7 @@ def _about(folder: Path) -> tuple[dict[str, Any], str]:
     """The table.json of a run, or the card of an export; every byte is checked."""
     if not (folder / "card.json").exists():
         return about_of(folder), "table.json"
-    if wrong := flaw(folder):
+    if wrong := verify(folder):
         raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
     card = _json(folder / "card.json", {})
     if card.get("kind") != "table":

@@ -29,7 +29,7 @@ from moml.errors import CheckpointError, LostProcess, check_count
 from moml.runtime.process_group import ALONE, Team, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
 from moml.storage.files import check_space
-from moml.storage.manifest import flaw, seal, sync_folder
+from moml.storage.manifest import seal, sync_folder, verify
 from moml.storage.shares import Share, read_shared, write_shared
 from moml.types import Record, State
 
@@ -172,7 +172,7 @@ class Checkpoints:
         raise CheckpointError(f"no checkpoint in {self.folder} can be used: {each}")
 
     def _verified(self, step: int, like: PyTree, usable: Usable, mapped: bool = False) -> Saved:
-        if problem := flaw(self.path(step)):
+        if problem := verify(self.path(step)):
             raise CheckpointError(problem)
         return _read(self.path(step), step, like, usable, mapped=mapped)
 

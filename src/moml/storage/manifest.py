@@ -19,7 +19,7 @@ def seal(folder: Path) -> None:
         sync_folder(inner)
 
 
-def flaw(folder: Path) -> str | None:
+def verify(folder: Path) -> str | None:
     """Return what is wrong with a sealed folder; None if every byte is as it was written."""
     name = NAME
     try:

@@ -40,7 +40,7 @@ class Metrics:
 
     def __init__(self, path: Path | str, mark: Mark = START):
         self.path = Path(path)
-        if problem := flaw(self.path, mark):
+        if problem := verify(self.path, mark):
             raise CheckpointError(problem)
         self._digest = hashlib.sha256(_prefix(self.path, mark.offset))
         try:
@@ -84,7 +84,7 @@ class Metrics:
         self._file.close()
 
 
-def flaw(path: Path, mark: Mark) -> str | None:
+def verify(path: Path, mark: Mark) -> str | None:
     """Return why a file cannot be continued from a mark, or None."""
     try:
         prefix = _prefix(path, mark.offset)

@@ -104,7 +104,7 @@ class RowsOnDisk:
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise CheckpointError(f"cannot read {path}: {error}") from error
 
-    def flaw(self, info: Record) -> str | None:
+    def verify(self, info: Record) -> str | None:
         """Return why the rows cannot go back to a checkpoint with these notes, or None."""
         try:
             with _errors(self.folder, "read"):
@@ -136,7 +136,7 @@ class RowsOnDisk:
                 raise CheckpointError(f"{stored}; this run needs {name} = {value}")
 
     def back_to(self, step: int) -> None:
-        """Undo all that was written since a checkpoint, for which `flaw` returned None."""
+        """Undo all that was written since a checkpoint, for which `verify` returned None."""
         with _errors(self.folder, "restore"):
             about = self._about(lock=True)
             self._id = about["id"]

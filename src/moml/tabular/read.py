@@ -17,7 +17,7 @@ from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.models.table import Knots
 from moml.models.user import Build
 from moml.storage.arrays import filled, read_arrays
-from moml.storage.manifest import flaw
+from moml.storage.manifest import verify
 from moml.tabular.model import TableModel
 from moml.tabular.rivals import Rivals
 from moml.tabular.store import FORMAT, Known, TableRun, kept
@@ -28,7 +28,7 @@ def about_of(folder: Path) -> dict[str, Any]:
     """The table.json of a run, whose every byte is checked."""
     if not (folder / "table.json").is_file():
         raise ConfigError(f"{folder} is not the run of a table: it has no table.json")
-    wrong = flaw(folder)
+    wrong = verify(folder)
     if wrong:
         raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
     about = _json(folder / "table.json")

@@ -81,9 +81,9 @@ class Disk:
         self._ahead = self._written = self._left = None
         self.store.close()
 
-    def flaw(self, info: dict[str, Any]) -> str | None:
+    def verify(self, info: dict[str, Any]) -> str | None:
         """Why a checkpoint with these notes is of no use: the rows cannot go back to it."""
-        return self.store.flaw(info)
+        return self.store.verify(info)
 
     def begin(self, carry: Any, step: int | None, *, shown: bool = False) -> None:
         """The rows as at a checkpoint, or with None at the very start."""

@@ -43,7 +43,7 @@ def finite(tree: Any) -> bool:
     return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree))
 
 
-def flaw(reply: Message, like: Any, weight: int | None) -> str | None:
+def verify(reply: Message, like: Any, weight: int | None) -> str | None:
     """Why a client's reply cannot go into the mean, or None. `weight` is what it must count."""
     if reply.has_error():
         return f"error {reply.error.code}: {line(reply.error.reason)}"

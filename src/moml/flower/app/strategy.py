@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from moml.errors import ConfigError
 from moml.flower.app.nodes import Nodes
-from moml.flower.app.records import ARRAYS, CONFIG, flaw, same
+from moml.flower.app.records import ARRAYS, CONFIG, same, verify
 from moml.types import Meta
 
 
@@ -115,7 +115,7 @@ def sifted(
     good, failed = [], []
     for each, reply in zip(asked, replies, strict=True):
         weight = None if weighted else len(each.tasks)
-        reason = late if reply is None else flaw(reply, meta, weight)
+        reason = late if reply is None else verify(reply, meta, weight)
         if reply is not None and reason is None and not unmoved and same(reply, meta):
             reason = "its model is the one it was sent: there is nothing to clip"
         if reply is not None and reason is None:

@@ -12,7 +12,7 @@ from moml.config.problems import Problem, Table
 from moml.errors import CheckpointError, ConfigError, DataError, check_count
 from moml.runs.record import record_of
 from moml.storage.folder import in_use
-from moml.storage.manifest import flaw
+from moml.storage.manifest import verify
 from moml.storage.metrics import FIELDS, read
 from moml.training.sweep import grid_of
 
@@ -191,7 +191,7 @@ def _member(row: Row, place: int) -> Row:
 
 
 def _tabled(folder: Path, name: str) -> Tabled:
-    wrong = flaw(folder)
+    wrong = verify(folder)
     if wrong:
         raise CheckpointError(f"{folder} cannot be trusted: {wrong}")
     try:
