@@ -12,15 +12,15 @@ import jax.numpy as jnp
 from common import HYPER, interleave, machine, ratio, sine_method, table, train_by, training
 from moml.tasks.sampler import draw, fetch
 from moml.tasks.sine import sine
-from moml.types import Algorithm, Task, Tasks, Visit
+from moml.types import Algorithm, Task, TaskBatch, Tasks
 
 
-def choice(key: Any, needs: Any, tasks: Tasks) -> Visit:
+def choice(key: Any, needs: Any, tasks: Tasks) -> TaskBatch:
     """B of n tasks and their samples, in the obvious way."""
     ids_key, support_key, query_key = jax.random.split(key, 3)
     ids = jax.random.choice(ids_key, tasks.n, (needs.tasks,), replace=False).astype(jnp.int32)
     support = tasks.draw(support_key, ids, needs.support)
-    return Visit(ids, Task(support, tasks.draw(query_key, ids, needs.query)))
+    return TaskBatch(ids, Task(support, tasks.draw(query_key, ids, needs.query)))
 
 
 def inside(algorithm: Algorithm, tasks: Tasks, drawn: Any) -> Any:

@@ -46,10 +46,10 @@ from moml.types import Adapt as Adapt
 from moml.types import Algorithm as Algorithm
 from moml.types import Info as Info
 from moml.types import Memory as Memory
-from moml.types import Need as Need
+from moml.types import SampleSpec as SampleSpec
 from moml.types import Server as Server
 from moml.types import Task as Task
-from moml.types import Visit as Visit
+from moml.types import TaskBatch as TaskBatch
 
 no_memory = _memory.none
 __all__ = [name for name in dir() if not name.startswith("_")]  # each import above is public

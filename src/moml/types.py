@@ -51,7 +51,7 @@ class Turnout(NamedTuple):
     weight: Int[Array, " tasks"]  # in the server's mean: 1, or the client's number of samples
 
 
-class Visit(NamedTuple):
+class TaskBatch(NamedTuple):
     """A batch of visited tasks: their ids, distinct, and what each of them drew.
 
     A round where all answer alike has no `turnout`.
@@ -62,7 +62,7 @@ class Visit(NamedTuple):
     turnout: Turnout | None = None
 
 
-class Need(NamedTuple):
+class SampleSpec(NamedTuple):
     """How much a method wants to draw: a sampler turns a tree of Needs into a tree of Visits.
 
     `tasks` tasks with the given numbers of samples each; `visits` H gives every task H fresh sets
@@ -185,7 +185,7 @@ class Algorithm(NamedTuple):
 
     init: Callable[[Params, Hyper], PyTree]
     step: Callable[..., tuple[PyTree, Info]]  # state, visits, hyper; most take `each`
-    needs: PyTree  # a tree of Need; `step` gets the same tree of Visit
+    needs: PyTree  # a tree of SampleSpec; `step` gets the same tree of TaskBatch
     iterations: int = 1  # the paper's iterations in one call of `step`: Spider's q, LocalMOML's H
     fill: Callable[..., PyTree] | None = None  # state, visit, hyper: write these tasks' memories
     rounds: Rounds | None = None  # of the federated methods

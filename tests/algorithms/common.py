@@ -12,7 +12,7 @@ from moml.algorithms.parts.heads import LinearHead
 from moml.models import cross_entropy, masked_mean
 from moml.tasks import from_arrays
 from moml.tasks.sampler import draw, fetch
-from moml.types import Hyper, Need, Task, Tasks, Visit
+from moml.types import Hyper, SampleSpec, Task, TaskBatch, Tasks
 from tests.reference.problem import Client, Draw
 
 N, B, K, T = 7, 3, 2, 25  # tasks, tasks a step, samples, steps
@@ -113,9 +113,11 @@ def visits_of(needs: Any, tasks: Tasks, steps: int = T, seed: int = 0) -> Any:
     return quick_jit(jax.vmap(lambda visit: fetch(visit, tasks)))(drawn)
 
 
-def everyone(tasks: Tasks, k: int = K) -> Visit:
+def everyone(tasks: Tasks, k: int = K) -> TaskBatch:
     """One visit of all tasks, to fill their memories with."""
-    return jax.tree.map(jnp.asarray, at(visits_of(Need(tasks.n, support=k), tasks, 1, seed=9), 0))
+    return jax.tree.map(
+        jnp.asarray, at(visits_of(SampleSpec(tasks.n, support=k), tasks, 1, seed=9), 0)
+    )
 
 
 def at(visits: Any, t: Any) -> Any:
@@ -149,7 +151,7 @@ def _samples(batch: Any) -> Any:
     return None if batch is None else (np.asarray(batch.x), np.asarray(batch.y))
 
 
-def draws(visit: Visit) -> list[Draw]:
+def draws(visit: TaskBatch) -> list[Draw]:
     """A visit, as the references take it: S2 = S1 where none was drawn."""
     out = []
     for b, i in enumerate(visit.ids):
@@ -159,7 +161,7 @@ def draws(visit: Visit) -> list[Draw]:
     return out
 
 
-def clients(visit: Visit) -> list[Client]:
+def clients(visit: TaskBatch) -> list[Client]:
     """A round's visit, each client with a draw for each of the local steps that it does."""
     out = []
     turnout = visit.turnout
@@ -168,7 +170,7 @@ def clients(visit: Visit) -> list[Client]:
         local = task._replace(restart=None)
         whole = jax.tree.leaves(local)[0].shape[0]
         steps = whole if turnout is None else int(turnout.steps[b])
-        one = lambda h, i=i, local=local: Visit(i[None], at_one(local, h))
+        one = lambda h, i=i, local=local: TaskBatch(i[None], at_one(local, h))
         own = [draws(one(h))[0] for h in range(steps)]
         client = Client(int(i), _samples(task.restart), own)
         if turnout is not None:

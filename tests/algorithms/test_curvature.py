@@ -13,7 +13,7 @@ from moml.algorithms.parts.curvature import exact, finite_difference, first_orde
 from moml.algorithms.parts.heads import closed_form
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.personal import personal_step
-from moml.types import Need
+from moml.types import SampleSpec
 from tests.algorithms.common import (
     HEAD,
     HYPER,
@@ -48,7 +48,7 @@ def adaptation(kind: str, curvature: Any) -> Any:
 
 
 def one_task(world: Any) -> Any:
-    visits = visits_of(Need(3, support=K, query=K), world.tasks)
+    visits = visits_of(SampleSpec(3, support=K, query=K), world.tasks)
     return jax.tree.map(jnp.asarray, at(visits.task, (0, 0)))
 
 

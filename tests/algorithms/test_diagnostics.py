@@ -14,7 +14,7 @@ from moml.algorithms.single.diagnostics import diagnose, samples_of, tracking_er
 from moml.algorithms.single.engine import single_node
 from moml.errors import ConfigError
 from moml.tasks import sine
-from moml.types import Need
+from moml.types import SampleSpec
 from tests.algorithms.common import (
     HYPER,
     B,
@@ -60,7 +60,7 @@ def test_objective_and_gap(sizes, chunk):
 def after_two_steps(kept: Any) -> tuple[Any, Any, Any]:
     """The memory after a step, the meta-model before it, the ids that it visited."""
     world = sigmoid_world()
-    algorithm = single_node(loss, A, kept, optax.identity(), Need(B, support=K, query=K))
+    algorithm = single_node(loss, A, kept, optax.identity(), SampleSpec(B, support=K, query=K))
     visits = visits_of(algorithm.needs, world.tasks, 2)
     state, step = algorithm.init(world.params, HYPER), quick_jit(algorithm.step)
     for t in range(2):

@@ -14,7 +14,7 @@ from moml.algorithms.parts.personal import personal_step
 from moml.algorithms.single.spider import Cycle
 from moml.methods import method
 from moml.tasks.sampler import draw
-from moml.types import Hyper, Need, Task
+from moml.types import Hyper, SampleSpec, Task
 from tests.algorithms.common import (
     HYPER,
     B,
@@ -152,7 +152,7 @@ def test_exact_without_memory_is_autodiff(dtype, rtol, steps, kind):
     make, task_loss, A = ADAPTATIONS[kind]()
     world = make(dtype)
     meta = A.init(world.params, HYPER)
-    visit = at(visits_of(Need(B, support=K, query=K), world.tasks), 0)
+    visit = at(visits_of(SampleSpec(B, support=K, query=K), world.tasks), 0)
     step = personal_step(task_loss, A, none())
 
     def objective(meta: Any, task: Task) -> Any:
@@ -276,7 +276,7 @@ def test_idle_memories_of_v1_are_untouched(dtype, rtol, steps):
 @pytest.mark.parametrize("visits", [None, 3], ids=["one visit", "three visits"])
 def test_restart_samples_do_not_shift_the_stream(visits):
     tasks = sigmoid_world().tasks
-    need = Need(B, support=K, query=K, visits=visits)
+    need = SampleSpec(B, support=K, query=K, visits=visits)
     both = lambda key: [draw(key, need._replace(restart=r), tasks) for r in (0, 4)]
     plain, restarted = quick_jit(both)(jax.random.key(5))
     assert restarted.task.restart.shape == (B, 4)

@@ -15,7 +15,7 @@ from moml.algorithms.single.theory import (
 )
 from moml.errors import ConfigError
 from moml.methods import method
-from moml.types import Need
+from moml.types import SampleSpec
 from tests.algorithms.common import (
     HYPER,
     B,
@@ -42,7 +42,7 @@ L, RHO, ETA0 = 0.8, 1.7, 0.25
 
 def wrapped(**options: Any) -> tuple[Any, Any]:
     m = method("moml-v2", loss, n=N, tasks_per_step=B, k=K, **options)
-    need = Need(4, support=3)
+    need = SampleSpec(4, support=3)
     return m, theoretical_steps(m.algorithm, loss, need, smoothness=L, hessian_lipschitz=RHO)
 
 

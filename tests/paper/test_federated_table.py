@@ -23,7 +23,7 @@ from moml.paper.federated.table import picked, rows_of, run_cell, scores_of
 from moml.runs.client_scores import figures
 from moml.tasks.sampler import draw, fetch
 from moml.training.sweep import means_to_choose_by
-from moml.types import Batch, Hyper, Task, Visit
+from moml.types import Batch, Hyper, Task, TaskBatch
 
 HYPER = jax.tree.map(jnp.asarray, Hyper(eta=0.001, beta=0.7, alpha=0.003))
 FIELDS = {
@@ -81,7 +81,7 @@ def a_visit(chosen):
         query=part(need.support, need.query) if need.query else None,
         restart=part(15, need.restart) if need.restart else None,
     )
-    return Visit(jnp.arange(need.tasks, dtype=jnp.int32), task)
+    return TaskBatch(jnp.arange(need.tasks, dtype=jnp.int32), task)
 
 
 @pytest.mark.parametrize(

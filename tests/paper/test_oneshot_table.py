@@ -18,7 +18,7 @@ from moml.paper.oneshot.score import EPISODES, TEST, accuracies, episode, neares
 from moml.paper.oneshot.table import row_of, run_cell
 from moml.paper.oneshot.tasks import SETTINGS, look_of, problem_of
 from moml.paper.sine import released
-from moml.types import Hyper, Need
+from moml.types import Hyper, SampleSpec
 
 ROW = [
     "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "seeds", "lost",
@@ -160,7 +160,7 @@ def test_every_cell_composes_with_its_quirks(protocol, dataset):
     assert plans["moml-v2"].method.options["two_batches"] == (protocol == "paper")
     needs = jax.tree.leaves(
         [plans[name].method.algorithm.needs for name in ("maml", "moml-v1", "localmoml")],
-        is_leaf=lambda need: isinstance(need, Need),
+        is_leaf=lambda need: isinstance(need, SampleSpec),
     )
     assert all(need.replace == (protocol == "released") for need in needs)
     assert plans["nasa"].iterations == {"omniglot": 20, "cifar100": 117}[dataset]

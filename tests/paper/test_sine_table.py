@@ -23,7 +23,7 @@ from moml.paper.sine.table import (
     row_of,
     run_cell,
 )
-from moml.types import Hyper, Need, Task, Visit
+from moml.types import Hyper, SampleSpec, Task, TaskBatch
 
 HYPER = jax.tree.map(jnp.asarray, Hyper(eta=0.01, beta=0.1, alpha=0.01, gamma=1.0))
 
@@ -65,12 +65,12 @@ def one_visit(ids, key):
     tasks = moml.sine()
     samples = tasks.draw(key, jnp.asarray(ids), 2)
     part = lambda i: jax.tree.map(lambda x: x[:, i : i + 1], samples)
-    return Visit(jnp.asarray(ids, jnp.int32), Task(part(0), part(1)))
+    return TaskBatch(jnp.asarray(ids, jnp.int32), Task(part(0), part(1)))
 
 
 def test_in_turn_without_repeats_is_the_method():
     adapt = gradient_steps(LOSS, curvature=first_order)
-    need = Need(3, support=1, query=1)
+    need = SampleSpec(3, support=1, query=1)
     kept = memories.ema(25)
     turns = released.in_turn(LOSS, adapt, kept, need, once=False)
     method = moml.methods.method("moml-v1", LOSS, n=25, curvature="first-order").algorithm
@@ -84,7 +84,7 @@ def test_in_turn_without_repeats_is_the_method():
 
 def test_a_repeated_task_moves_twice_or_is_passed_over():
     adapt = gradient_steps(LOSS, curvature=first_order)
-    need = Need(2, support=1, query=1)
+    need = SampleSpec(2, support=1, query=1)
     visit = one_visit([5, 5], jax.random.key(0))
     single = jax.tree.map(lambda x: x[:1], visit)
     w = NET.init(jax.random.key(0))

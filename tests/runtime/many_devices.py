@@ -23,7 +23,7 @@ from moml.runtime import sharded, simulate
 from moml.runtime.mesh import gathered, held, mesh, spread
 from moml.runtime.traffic import collectives
 from moml.tasks import from_arrays, from_rows, sine
-from moml.types import Algorithm, Batch, Need, Tasks
+from moml.types import Algorithm, Batch, SampleSpec, Tasks
 from tests.algorithms.common import HYPER, World, class_world, data, features, loss, sigmoid_world
 
 N, STEPS = 25, 50  # blocks of four on eight devices: one has a single task, one none
@@ -223,7 +223,9 @@ def refused() -> list[str]:
         return "nothing was refused"
 
     world, few = _in_arrays(), from_arrays(*data(5))
-    plain = Algorithm(lambda params, hyper: params, lambda state, visit, hyper: state, Need(2))
+    plain = Algorithm(
+        lambda params, hyper: params, lambda state, visit, hyper: state, SampleSpec(2)
+    )
     v1 = method("moml-v1", loss, n=5, k=2).algorithm
     again = v1._replace(needs=v1.needs._replace(replace=True))
     return [

@@ -15,7 +15,7 @@ from moml.methods import method
 from moml.runtime import simulate
 from moml.tasks import sine
 from moml.tasks.sampler import _draw_turnout, draw, fetch
-from moml.types import Need, Task, Turnout, Visit
+from moml.types import SampleSpec, Task, TaskBatch, Turnout
 from tests.algorithms.common import (
     HYPER,
     K,
@@ -89,7 +89,7 @@ def compose(name: str, **options: Any) -> Any:
 
 
 @cache
-def visits_of(need: Need, rounds: int = T) -> Any:
+def visits_of(need: SampleSpec, rounds: int = T) -> Any:
     """What the first rounds of the key draw, of clients of unequal sizes."""
     tasks = sigmoid_world(sizes=SIZES).tasks
     one = lambda t: draw(jax.random.fold_in(jax.random.key(KEY), t), need, tasks)
@@ -190,7 +190,7 @@ def by_hand(turnout: Turnout | None, c: Any = (8.0, 16.0, 32.0), **options: Any)
     m = method("fedavg", loss, n=3, tasks_per_step=3, local_steps=2, **options)
     hyper = jax.tree.map(jnp.asarray, HYPER._replace(eta=0.5))
     support = jnp.broadcast_to(jnp.asarray(c)[:, None, None], (3, 2, 1))
-    visit = Visit(jnp.arange(3), Task(support), turnout)
+    visit = TaskBatch(jnp.arange(3), Task(support), turnout)
     return m.algorithm.step(m.algorithm.init(jnp.asarray(0.0), hyper), visit, hyper)
 
 
@@ -241,7 +241,7 @@ def test_a_client_that_fails_keeps_its_memory():
 @pytest.mark.parametrize("restart", [0, 4])
 def test_a_turnout_does_not_shift_the_stream(restart):
     tasks = sigmoid_world(sizes=SIZES).tasks
-    need = Need(3, support=K, query=K, restart=restart, visits=4)
+    need = SampleSpec(3, support=K, query=K, restart=restart, visits=4)
     busy = need._replace(dropout=0.5, straggle=0.5, weighted=True)
     drawn = lambda key: [draw(key, each, tasks) for each in (need, busy)]
     for seed in range(5):
@@ -253,7 +253,10 @@ def test_a_turnout_does_not_shift_the_stream(restart):
 
 def test_a_turnout_has_a_key_of_its_own():
     """Not one that draws clients or samples: who fails must not hang on what was drawn."""
-    tasks, need = sigmoid_world().tasks, Need(7, support=1, visits=4, dropout=0.5, straggle=0.5)
+    tasks, need = (
+        sigmoid_world().tasks,
+        SampleSpec(7, support=1, visits=4, dropout=0.5, straggle=0.5),
+    )
     one = jax.jit(lambda key: draw(key, need, tasks).turnout.present)
     other = jax.jit(lambda key: _draw_turnout(key, need, tasks, ids).present)
     ids, drawn = jnp.arange(7, dtype=jnp.int32), one(jax.random.key(0))
@@ -264,7 +267,7 @@ def test_a_turnout_has_a_key_of_its_own():
 
 
 def test_how_often_clients_fail_and_straggle():
-    need = Need(3, support=1, visits=5, dropout=0.3, straggle=0.4)
+    need = SampleSpec(3, support=1, visits=5, dropout=0.3, straggle=0.4)
     one = lambda key: draw(key, need, sigmoid_world().tasks).turnout
     many = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 20_000))
     assert np.mean(many.present) == pytest.approx(0.7, abs=0.01)
@@ -277,7 +280,7 @@ def test_how_often_clients_fail_and_straggle():
 
 def test_tasks_without_end_have_no_weight():
     with pytest.raises(ConfigError, match="weighted needs tasks of known sizes"):
-        draw(jax.random.key(0), Need(3, support=1, weighted=True), sine())
+        draw(jax.random.key(0), SampleSpec(3, support=1, weighted=True), sine())
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import moml
 from moml.data import dirichlet
 from moml.tasks import buckets, from_arrays, from_rows
 from moml.tasks.sampler import draw, fetch
-from moml.types import Need
+from moml.types import SampleSpec
 
 SIZES = [2, 9, 5]
 NEEDS = [
-    Need(3, support=2, query=2, restart=3),
-    Need(2, support=4, visits=6),
-    Need(2, support=3, times=4),
+    SampleSpec(3, support=2, query=2, restart=3),
+    SampleSpec(2, support=4, visits=6),
+    SampleSpec(2, support=3, times=4),
 ]
 
 
@@ -48,7 +48,7 @@ def test_a_client_sees_its_own_rows_alone():
     y = np.arange(300)
     rows = dirichlet(y % 5, 12, 0.3, seed=0)
     tasks = from_rows(y[:, None] / 1.0, y, rows)
-    visit = fetch(draw(jax.random.key(0), Need(12, support=40, visits=5), tasks), tasks)
+    visit = fetch(draw(jax.random.key(0), SampleSpec(12, support=40, visits=5), tasks), tasks)
     np.testing.assert_array_equal(visit.task.support.x[..., 0], visit.task.support.y)
     for i, seen in zip(visit.ids, visit.task.support.y, strict=True):
         assert set(seen.ravel().tolist()) <= set(rows[i].tolist())

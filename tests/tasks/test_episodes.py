@@ -10,7 +10,7 @@ from moml.data import shrunk
 from moml.errors import ConfigError, DataError
 from moml.tasks.episodes import disjoint, episodes, overlapping, parted, rotated
 from moml.tasks.sampler import draw, fetch
-from moml.types import Need
+from moml.types import SampleSpec
 
 CLASSES, EACH = 9, 6
 
@@ -36,7 +36,7 @@ def visit(tasks, need, seed=0):
 @settings(max_examples=8, deadline=None)
 @given(st.integers(2, 4), st.integers(1, 2), st.integers(1, 2), st.integers(0, 2**31 - 1))
 def test_a_visit_has_k_images_of_each_class_and_asks_about_others(ways, k, q, seed):
-    seen = visit(episodes(told(), ways), Need(3, support=k, query=q), seed)
+    seen = visit(episodes(told(), ways), SampleSpec(3, support=k, query=q), seed)
     for task in range(3):
         support, query = (jax.tree.map(lambda x, t=task: x[t], part) for part in seen.task[:2])
         classes, numbers = who(support.x)
@@ -52,20 +52,20 @@ def test_a_visit_has_k_images_of_each_class_and_asks_about_others(ways, k, q, se
 
 
 def test_a_stream_makes_new_tasks_and_a_table_keeps_its_own():
-    stream = visit(episodes(told(), 3), Need(40, support=1))
+    stream = visit(episodes(told(), 3), SampleSpec(40, support=1))
     classes, _ = who(stream.task.support.x)
     assert len({tuple(row) for row in classes}) > 30  # of 504 ordered threes
     table = disjoint(jax.random.key(1), CLASSES, 3, 3)
     fixed = episodes(told(), 3, table)
     assert fixed.n == 3 and fixed.ways == 3 and fixed.least == EACH
     for seed in range(5):
-        seen = visit(fixed, Need(2, support=2), seed)
+        seen = visit(fixed, SampleSpec(2, support=2), seed)
         classes, _ = who(seen.task.support.x)
         np.testing.assert_array_equal(classes, np.tile(np.asarray(table)[seen.ids], 2))
 
 
 def test_every_class_and_image_comes_as_often_as_any_other():
-    seen = visit(episodes(told(), 3), Need(3000, support=1))
+    seen = visit(episodes(told(), 3), SampleSpec(3000, support=1))
     classes, numbers = who(seen.task.support.x)
     for values, many in ((classes, CLASSES), (numbers, EACH)):
         share = np.bincount(values.ravel(), minlength=many) / values.size
@@ -73,7 +73,7 @@ def test_every_class_and_image_comes_as_often_as_any_other():
 
 
 def test_local_steps_draw_fresh_images_of_the_same_classes():
-    seen = visit(episodes(told(), 3), Need(2, support=1, query=1, visits=4, restart=2))
+    seen = visit(episodes(told(), 3), SampleSpec(2, support=1, query=1, visits=4, restart=2))
     classes, numbers = who(seen.task.support.x)
     assert classes.shape == (2, 4, 3) and (classes == classes[:, :1]).all()
     assert len({tuple(row) for row in numbers[0]}) > 1
@@ -81,7 +81,7 @@ def test_local_steps_draw_fresh_images_of_the_same_classes():
 
 
 def test_too_few_images_are_drawn_again_and_again():
-    seen = visit(episodes(told(each=2), 3), Need(1, support=5))
+    seen = visit(episodes(told(each=2), 3), SampleSpec(1, support=5))
     assert seen.task.support.x.shape == (1, 15, 4, 4, 1)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import moml
 from moml.tasks.sampler import draw, fetch
-from moml.types import Need
+from moml.types import SampleSpec
 
 
 def test_sine_is_the_papers_25_waves():
@@ -48,7 +48,7 @@ def test_synthetic_is_learnable_and_heterogeneous(unequal):
     assert sizes.min() >= 10
     spread = np.asarray(data.x).mean(axis=1).std(axis=0).mean()
     assert spread > 0.5  # the tasks' inputs have different centres
-    visit = fetch(draw(jax.random.key(1), Need(5, support=3), tasks), tasks)
+    visit = fetch(draw(jax.random.key(1), SampleSpec(5, support=3), tasks), tasks)
     assert visit.task.support.y.dtype == data.y.dtype
 
 

@@ -6,7 +6,7 @@ import pytest
 from moml.errors import DataError
 from moml.tasks import from_groups
 from moml.tasks.sampler import draw, fetch
-from moml.types import Need
+from moml.types import SampleSpec
 
 SHOTS, QUERIES = 4, 6
 SIZES = [1, 2, 3, 7, 40]
@@ -70,7 +70,7 @@ def test_no_row_is_left_out():
 
 def test_rows_come_from_their_group_and_padding_is_masked():
     groups, tasks = made(weights=np.arange(sum(SIZES)) + 1.0)
-    need = Need(len(SIZES), support=SHOTS, query=QUERIES)
+    need = SampleSpec(len(SIZES), support=SHOTS, query=QUERIES)
     visit = fetch(draw(jax.random.key(3), need, tasks), tasks)
     for batch in (visit.task.support, visit.task.query):
         for i, x, y, mask in zip(visit.ids, batch.x, batch.y, batch.mask, strict=True):

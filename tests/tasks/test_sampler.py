@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from moml.tasks import from_arrays, sine
 from moml.tasks.sampler import distinct, distinct_or_not, draw, draw_ids, fetch
-from moml.types import Need, Tasks
+from moml.types import SampleSpec, Tasks
 
 distinct_jit = jax.jit(distinct, static_argnums=2)
 
@@ -63,7 +63,7 @@ def test_support_and_query_are_disjoint_and_labelled():
     n, m = 4, 9
     x = np.arange(n * m, dtype=float).reshape(n, m, 1)
     tasks = from_arrays(x, 10 * x)
-    need = Need(3, support=4, query=3, hessian=2, restart=5)
+    need = SampleSpec(3, support=4, query=3, hessian=2, restart=5)
     visit = fetch(draw(jax.random.key(3), need, tasks), tasks)
     for row, task in enumerate(np.asarray(visit.ids)):
         sets = [np.asarray(s.x[row, :, 0]) for s in visit.task if s is not None]
@@ -79,7 +79,7 @@ def test_ragged_tasks_stay_inside_their_rows():
     sizes = [2, 5, 9]
     x = np.broadcast_to(np.arange(9.0), (3, 9))[..., None]
     tasks = from_arrays(x, x, sizes)
-    visit = fetch(draw(jax.random.key(0), Need(3, support=4, visits=6), tasks), tasks)
+    visit = fetch(draw(jax.random.key(0), SampleSpec(3, support=4, visits=6), tasks), tasks)
     assert visit.task.support.x.shape == (3, 6, 4, 1)
     for row, task in enumerate(np.asarray(visit.ids)):
         seen = np.asarray(visit.task.support.x[row]).ravel()
@@ -90,10 +90,10 @@ def test_ragged_tasks_stay_inside_their_rows():
 
 def test_shapes_of_visits_and_times():
     tasks = sine()
-    need = Need(3, support=2, query=1, visits=4)
+    need = SampleSpec(3, support=2, query=1, visits=4)
     visit = draw(jax.random.key(0), need, tasks)
     assert visit.task.support.x.shape == (3, 4, 2, 1)
-    several = draw(jax.random.key(0), Need(3, support=2, times=5), tasks)
+    several = draw(jax.random.key(0), SampleSpec(3, support=2, times=5), tasks)
     assert several.ids.shape == (5, 3)
     assert several.task.support.x.shape == (5, 3, 2, 1)
     assert several.task.query is None
@@ -101,5 +101,5 @@ def test_shapes_of_visits_and_times():
 
 def test_a_stream_gives_new_tasks():
     stream = Tasks(None, lambda key, ids, size: jnp.tile(ids[:, None], (1, size)), lambda i, s: s)
-    visit = draw(jax.random.key(0), Need(5, support=2), stream)
+    visit = draw(jax.random.key(0), SampleSpec(5, support=2), stream)
     assert len(set(np.asarray(visit.ids).tolist())) == 5

@@ -15,15 +15,15 @@ import optax
 from jaxtyping import Array, Int
 
 from moml.algorithms.federated.rounds import where
-from moml.algorithms.parts.task_map import Each, One, Rows, added
+from moml.algorithms.parts.task_map import One, Rows, TaskMap, added
 from moml.tasks.parts import block_of
 from moml.tasks.sampler import fetch
-from moml.types import Memory, Tasks, Visit
+from moml.types import Memory, TaskBatch, Tasks
 
 AXIS = "tasks"  # of the mesh
 
 
-def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) -> Each:
+def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) -> TaskMap:
     """A device's share of a visit, and the sum over all devices; inside `shard_map` alone.
 
     The device has the arrays `held` of its tasks (see `Parts`), and reads and writes its own block
@@ -34,7 +34,7 @@ def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) ->
     """
     block = 0 if tasks.n is None else block_of(tasks.n, devices)
 
-    def each(one: One, rows: Rows | Memory, store: Any, visit: Visit) -> tuple[Any, Any]:
+    def each(one: One, rows: Rows | Memory, store: Any, visit: TaskBatch) -> tuple[Any, Any]:
         count, me = len(visit.ids), jax.lax.axis_index(AXIS)
         share = block_of(count, devices)
         size = min(share, at_once or share)
@@ -44,7 +44,7 @@ def owners(tasks: Tasks, held: Any, devices: int, at_once: int | None = None) ->
         order = jnp.argsort(~mine, stable=True)  # my tasks, then the others
         here = tasks._replace(fetch=_local(tasks, held, block * me))
 
-        def turn(done: Int[Array, ""]) -> tuple[Any, Visit, Any]:
+        def turn(done: Int[Array, ""]) -> tuple[Any, TaskBatch, Any]:
             """Which places of a turn are real, who is there, and which rows of the store."""
             real = done + place(size) < own
             at = order[jnp.where(real, done + place(size), 0)]  # left over: the first once more

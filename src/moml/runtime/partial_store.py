@@ -12,7 +12,7 @@ from jaxtyping import Array, Int
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.runtime import simulate
-from moml.types import Algorithm, Hyper, Info, Key, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, TaskBatch, Tasks
 
 
 class Held(NamedTuple):
@@ -45,7 +45,7 @@ def stretch(algorithm: Algorithm, tasks: Tasks, schedule: Schedule = constant) -
 def fill(algorithm: Algorithm, tasks: Tasks, k: int) -> Any:
     """Eager filling of a `Held`: all of its rows, (held, key, hyper)."""
 
-    def write(held: Held, visit: Visit, hyper: Hyper) -> Held:
+    def write(held: Held, visit: TaskBatch, hyper: Hyper) -> Held:
         if algorithm.fill is None:
             raise TypeError("this method has no memories to fill")
         return held._replace(state=algorithm.fill(held.state, visit, hyper))

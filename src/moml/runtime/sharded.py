@@ -15,21 +15,21 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from moml.algorithms.federated.rounds import that_fit
+from moml.algorithms.federated.rounds import clients_per_slice
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.errors import ConfigError
 from moml.runtime import simulate
 from moml.runtime.mesh import ROWS, WHOLE, held, shardings, specs
 from moml.runtime.owners import owners
 from moml.tasks.parts import block_of
-from moml.types import Algorithm, Hyper, Info, Key, Need, Params, Tasks
+from moml.types import Algorithm, Hyper, Info, Key, Params, SampleSpec, Tasks
 
 
 def check(algorithm: Algorithm, tasks: Tasks, mesh: Mesh, name: str = "this method") -> None:
     """Refuse what cannot be done on many devices, in one line."""
     if "each" not in inspect.signature(algorithm.step).parameters:
         raise ConfigError(f"{name} runs on one device only: its steps are not a sum over tasks")
-    needs = jax.tree.leaves(algorithm.needs, is_leaf=lambda need: isinstance(need, Need))
+    needs = jax.tree.leaves(algorithm.needs, is_leaf=lambda need: isinstance(need, SampleSpec))
     if any(need.replace for need in needs):
         raise ConfigError(f"{name} runs on one device only: it draws tasks with replacement")
     if tasks.n is not None and mesh.size > tasks.n:
@@ -106,7 +106,7 @@ def _few(algorithm: Algorithm, state: Any, mesh: Mesh) -> int | None:
     """Clients side by side on a device, where `rounds` would take them in slices."""
     if algorithm.rounds is None or mesh.devices.flat[0].platform != "cpu":
         return None
-    return that_fit(state.meta, block_of(algorithm.needs.tasks, mesh.size))
+    return clients_per_slice(state.meta, block_of(algorithm.needs.tasks, mesh.size))
 
 
 def _unfetched(tasks: Tasks) -> Tasks:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Int
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.tasks.sampler import draw, fetch
-from moml.types import Algorithm, Hyper, Info, Key, Need, Task, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, SampleSpec, Task, TaskBatch, Tasks
 
 Stretch = Callable[[Any, Key, Int[Array, ""] | int, Hyper, int], tuple[Any, Info]]
 
@@ -56,7 +56,7 @@ def stretch(
 
 
 def _is_visit(part: Any) -> bool:
-    return isinstance(part, Visit)
+    return isinstance(part, TaskBatch)
 
 
 def ids_of(visits: Any) -> list[Int[Array, "..."]]:
@@ -89,7 +89,7 @@ def fill_some(write: Any, tasks: Tasks, k: int, place: Place = lambda state, ids
 
     def run(state: Any, ids: Int[Array, " tasks"], key: Key, hyper: Hyper) -> Any:
         samples = tasks.fetch(ids, tasks.draw(jax.random.fold_in(key, ids[0]), ids, k))
-        return write(state, Visit(place(state, ids), Task(support=samples)), hyper)
+        return write(state, TaskBatch(place(state, ids), Task(support=samples)), hyper)
 
     return run
 
@@ -114,7 +114,7 @@ def fill(write: Any, tasks: Tasks, n: int, k: int, *, chunk: int = FILLED) -> An
 def samples_per_step(needs: Any) -> int:
     """Every sample that a step draws, S2 = S1 once."""
     total = 0
-    for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, Need)):
+    for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec)):
         visit = (need.support + need.query + need.hessian) * (need.visits or 1) + need.restart
         total += need.tasks * visit * (need.times or 1)
     return total

@@ -19,7 +19,7 @@ from moml.runtime import simulate
 from moml.tabular.model import power
 from moml.tasks.groups import Grouped, drawn_from, grouped
 from moml.training.sweep import first_state
-from moml.types import Batch, Hyper, Key, Meta, Need, Params, Tasks
+from moml.types import Batch, Hyper, Key, Meta, Params, SampleSpec, Tasks
 
 QUERIES = 16  # rows asked for in a visit
 VISIT = 32  # rows known in a visit, at most; where users bring more, a memory joins the visits
@@ -81,7 +81,7 @@ def _compose(made: Parts, tasks: Tasks, shots: int, iterations: int) -> tuple[Me
     """The method of a kind, and the weights of its memory to try: by the matching rule."""
     count = tasks.n or 1
     batch, visit = min(16 if count < 5000 else 32, count), min(shots, VISIT)
-    need = Need(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
+    need = SampleSpec(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
     optimizer = lambda eta: optax.chain(
         optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY),
         optax.scale_by_learning_rate(eta),

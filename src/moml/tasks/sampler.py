@@ -1,4 +1,4 @@
-"""Which tasks this step, and which samples: a tree of `Need` becomes a tree of `Visit`.
+"""Which tasks this step, and which samples: a tree of `SampleSpec` becomes a tree of `TaskBatch`.
 
 A draw depends on its key alone, and the key on the step alone, so a run is the same whatever the
 length of a chunk, the place it was resumed at, or the number of devices it runs on.
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from moml.errors import ConfigError
-from moml.types import Key, Need, Task, Tasks, Turnout, Visit
+from moml.types import Key, SampleSpec, Task, TaskBatch, Tasks, Turnout
 
 
 def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
@@ -85,7 +85,9 @@ def _sizes(tasks: Tasks, ids: Int[Array, " size"]) -> Int[Array, " size"]:
     return tasks.sizes(ids)
 
 
-def _draw_turnout(key: Key, need: Need, tasks: Tasks, ids: Int[Array, " size"]) -> Turnout | None:
+def _draw_turnout(
+    key: Key, need: SampleSpec, tasks: Tasks, ids: Int[Array, " size"]
+) -> Turnout | None:
     """Who answers, after how many steps, with what weight; None where all do alike."""
     if not (need.dropout or need.straggle or need.weighted):
         return None
@@ -100,7 +102,7 @@ def _draw_turnout(key: Key, need: Need, tasks: Tasks, ids: Int[Array, " size"]) 
     )
 
 
-def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
+def _draw_visit(key: Key, need: SampleSpec, tasks: Tasks) -> TaskBatch:
     turnout_key = jax.random.fold_in(key, 3)  # apart, like S0: neither may shift the rest
     ids_key, key, restart_key = jax.random.split(key, 3)
     if need.groups > 1 and tasks.n is not None:
@@ -123,12 +125,12 @@ def _draw_visit(key: Key, need: Need, tasks: Tasks) -> Visit:
 
     restart = tasks.draw(restart_key, ids, need.restart) if need.restart else None
     task = Task(part(0), part(1), part(2), restart)
-    return Visit(ids, task, _draw_turnout(turnout_key, need, tasks, ids))
+    return TaskBatch(ids, task, _draw_turnout(turnout_key, need, tasks, ids))
 
 
 def draw(key: Key, needs: Any, tasks: Tasks) -> Any:
     """All that one step wants: the tree of needs, with a visit (not fetched yet) in each place."""
-    leaves, tree = jax.tree.flatten(needs, is_leaf=lambda need: isinstance(need, Need))
+    leaves, tree = jax.tree.flatten(needs, is_leaf=lambda need: isinstance(need, SampleSpec))
     visits = []
     for i, need in enumerate(leaves):
         sub = jax.random.fold_in(key, i)
@@ -144,8 +146,8 @@ def draw(key: Key, needs: Any, tasks: Tasks) -> Any:
 def fetch(visits: Any, tasks: Tasks) -> Any:
     """The same tree with samples in place of what was drawn for them."""
 
-    def one(visit: Visit) -> Visit:
+    def one(visit: TaskBatch) -> TaskBatch:
         samples = [None if s is None else tasks.fetch(visit.ids, s) for s in visit.task]
         return visit._replace(task=Task(*samples))
 
-    return jax.tree.map(one, visits, is_leaf=lambda visit: isinstance(visit, Visit))
+    return jax.tree.map(one, visits, is_leaf=lambda visit: isinstance(visit, TaskBatch))

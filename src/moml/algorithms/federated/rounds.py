@@ -14,7 +14,16 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from moml.algorithms.parts.memory import ROWS
-from moml.algorithms.parts.task_map import Each, One, Rows, added, in_slices, mean, norm, over
+from moml.algorithms.parts.task_map import (
+    One,
+    Rows,
+    TaskMap,
+    added,
+    in_slices,
+    mean,
+    mean_from_sum,
+    norm,
+)
 from moml.errors import ConfigError
 from moml.types import (
     Algorithm,
@@ -22,14 +31,14 @@ from moml.types import (
     Info,
     Memory,
     Meta,
-    Need,
     Params,
     Rounds,
+    SampleSpec,
     Server,
     State,
     Task,
+    TaskBatch,
     Turnout,
-    Visit,
 )
 
 
@@ -102,7 +111,7 @@ def where(condition: Bool[Array, "*rows"], new: PyTree, old: PyTree) -> PyTree:
 def weighted_mean(rows: PyTree, weight: Array) -> PyTree:
     """sum_i p_i x_i / sum_i p_i, leaf by leaf; what has no weight may be anything."""
     total = added(jax.vmap(weighted)(rows, weight))
-    return over(jnp.maximum(jnp.sum(weight), 1), total)
+    return mean_from_sum(jnp.maximum(jnp.sum(weight), 1), total)
 
 
 def weighted(x: PyTree, weight: Array) -> PyTree:
@@ -111,11 +120,11 @@ def weighted(x: PyTree, weight: Array) -> PyTree:
     return jax.tree.map(lambda x: weight.astype(x.dtype) * x, x)
 
 
-def heard(total: PyTree, visit: Visit) -> PyTree:
+def server_mean(total: PyTree, visit: TaskBatch) -> PyTree:
     """The server's mean, of what it added up: 1/B sum w_i, or sum p_i w_i / sum p_i."""
     if visit.turnout is None:
-        return over(len(visit.ids), total)
-    return over(jnp.maximum(jnp.sum(_weight(visit.turnout)), 1), total)
+        return mean_from_sum(len(visit.ids), total)
+    return mean_from_sum(jnp.maximum(jnp.sum(_weight(visit.turnout)), 1), total)
 
 
 def _weight(turnout: Turnout) -> Int[Array, "*tasks"]:
@@ -157,11 +166,11 @@ def client_samples(
     query: int = 0,
     hessian: int = 0,
     restart: int = 0,
-) -> Need:
+) -> SampleSpec:
     """What the clients of a round draw: S1 of k samples in each of H local steps, and more."""
     if straggle and local_steps == 1:
         raise ConfigError("straggle needs local_steps of at least 2; got local_steps = 1")
-    return Need(
+    return SampleSpec(
         tasks, support=k, query=query, hessian=hessian, restart=restart, visits=local_steps,
         dropout=dropout, straggle=straggle, weighted=weighted,
     )  # fmt: skip
@@ -170,23 +179,25 @@ def client_samples(
 CACHE = 2 << 20  # bytes of models that a processor works on without waiting for its memory
 
 
-def that_fit(meta: Meta, count: int) -> int:
+def clients_per_slice(meta: Meta, count: int) -> int:
     """How many of `count` clients' models the cache of a CPU holds, in slices of like size.
 
-    >>> that_fit(jnp.zeros(1 << 17, jnp.float32), 10)  # slices of 4, 4 and 2
+    >>> clients_per_slice(jnp.zeros(1 << 17, jnp.float32), 10)  # slices of 4, 4 and 2
     4
     """
     most = max(1, CACHE // sum(leaf.nbytes for leaf in jax.tree.leaves(meta)))
     return -(-count // -(-count // most))
 
 
-def _slices(meta: Meta, count: int, at_once: int | None) -> Each:
+def _slices(meta: Meta, count: int, at_once: int | None) -> TaskMap:
     """`at_once` clients at a time; None: on a CPU those that fit, on other devices all."""
-    few = that_fit(meta, count)
+    few = clients_per_slice(meta, count)
     if at_once is not None or few >= count:
         return in_slices(at_once or count)
 
-    def each(one: One, rows: Rows | Memory, store: PyTree, visit: Visit) -> tuple[PyTree, PyTree]:
+    def each(
+        one: One, rows: Rows | Memory, store: PyTree, visit: TaskBatch
+    ) -> tuple[PyTree, PyTree]:
         by = lambda size: lambda store, visit: in_slices(size)(one, rows, store, visit)
         return jax.lax.platform_dependent(store, visit, cpu=by(few), default=by(count))
 
@@ -196,7 +207,7 @@ def _slices(meta: Meta, count: int, at_once: int | None) -> Each:
 def rounds(
     init: Callable[[Params, Hyper], Meta],
     update: Update,
-    need: Need,
+    need: SampleSpec,
     *,
     store: Callable[[Meta], PyTree] = lambda meta: (),
     rows: Rows = ROWS,
@@ -215,9 +226,9 @@ def rounds(
         return RoundState(meta, store(meta), server.init(meta))
 
     def step(
-        state: RoundState, visit: Visit, hyper: Hyper, each: Each | None = None
+        state: RoundState, visit: TaskBatch, hyper: Hyper, each: TaskMap | None = None
     ) -> tuple[RoundState, Info]:
-        def client(row: PyTree, visit: Visit) -> tuple[PyTree, PyTree]:
+        def client(row: PyTree, visit: TaskBatch) -> tuple[PyTree, PyTree]:
             turnout = visit.turnout
             if turnout is None:
                 done = update(state.meta, row, visit.task, None, hyper)
@@ -228,10 +239,10 @@ def rounds(
 
         go = _slices(state.meta, len(visit.ids), at_once) if each is None else each
         total, memory = go(client, rows, state.memory, visit)
-        mean, loss = heard(total[:2], visit)
+        mean, loss = server_mean(total[:2], visit)
         meta, kept = server.step(state.server, state.meta, mean, hyper)
         if visit.turnout is not None:  # where nobody answers the server keeps what it has
-            silence = (state.meta, state.server, over(len(visit.ids), total[2]))
+            silence = (state.meta, state.server, mean_from_sum(len(visit.ids), total[2]))
             answered = jnp.any(visit.turnout.present)
             meta, kept, loss = where(answered, (meta, kept, loss), silence)
         moved = norm(optax.tree.sub(state.meta, meta))

@@ -18,7 +18,7 @@ from moml.algorithms.parts.packed import ROWS as PACKED
 from moml.algorithms.parts.packed import packed
 from moml.algorithms.parts.task_map import Rows
 from moml.errors import ConfigError
-from moml.types import Adapt, Loss, Memory, Need
+from moml.types import Adapt, Loss, Memory, SampleSpec
 
 CURVATURES = {
     "exact": exact,
@@ -89,6 +89,6 @@ def batch_size(name: str, given: int | None, usual: int, n: int | None) -> int:
     return given
 
 
-def spec(tasks: int, k: int, independent_hessian: bool = False) -> Need:
+def spec(tasks: int, k: int, independent_hessian: bool = False) -> SampleSpec:
     """Samples of a step: S1, S3 and, where it is drawn apart, S2."""
-    return Need(tasks, support=k, query=k, hessian=k if independent_hessian else 0)
+    return SampleSpec(tasks, support=k, query=k, hessian=k if independent_hessian else 0)

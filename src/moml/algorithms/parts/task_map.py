@@ -1,7 +1,7 @@
 """How a step goes through the tasks that it visits: side by side, or some at a time.
 
 What one task does is a function (row, visit of that task) -> (what is summed, the row it keeps).
-Whatever goes through the tasks of a step has the signature of `side_by_side`, `Each`; other
+Whatever goes through the tasks of a step has the signature of `side_by_side`, `TaskMap`; other
 runtimes bring their own, where every device goes through the tasks that it owns.
 """
 
@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, ArrayLike, Float, PyTree
 
-from moml.types import Memory, Visit
+from moml.types import Memory, TaskBatch
 
 Store = PyTree  # rows of all tasks, or () where nothing is kept
-One = Callable[[PyTree, Visit], tuple[PyTree, PyTree]]
+One = Callable[[PyTree, TaskBatch], tuple[PyTree, PyTree]]
 
 
 class Rows(NamedTuple):
@@ -27,10 +27,12 @@ class Rows(NamedTuple):
 
 
 # one, rows, store, visit -> the sum over tasks, the store
-Each = Callable[[One, Rows | Memory, Store, Visit], tuple[PyTree, Store]]
+TaskMap = Callable[[One, Rows | Memory, Store, TaskBatch], tuple[PyTree, Store]]
 
 
-def side_by_side(one: One, rows: Rows | Memory, store: Store, visit: Visit) -> tuple[PyTree, Store]:
+def side_by_side(
+    one: One, rows: Rows | Memory, store: Store, visit: TaskBatch
+) -> tuple[PyTree, Store]:
     """The sum over all visited tasks, and the store with what they keep."""
     each, kept = jax.vmap(one)(rows.read(store, visit.ids), visit)
     return added(each), rows.write(store, visit.ids, kept)
@@ -41,7 +43,7 @@ def added(rows: PyTree) -> PyTree:
     return jax.tree.map(lambda x: jnp.sum(x, axis=0), rows)
 
 
-def over(count: ArrayLike, total: PyTree) -> PyTree:
+def mean_from_sum(count: ArrayLike, total: PyTree) -> PyTree:
     """A sum over `count` tasks becomes their mean."""
     return jax.tree.map(lambda x: x / jnp.asarray(count, x.dtype), total)
 
@@ -56,15 +58,15 @@ def norm(tree: PyTree) -> Float[Array, ""]:
     return jnp.sqrt(optax.tree.vdot(tree, tree))
 
 
-def in_slices(size: int) -> Each:
+def in_slices(size: int) -> TaskMap:
     """`size` tasks side by side, then the next ones, in the last slice those that are left."""
 
-    def each(one: One, rows: Rows | Memory, store: Store, visit: Visit) -> tuple[PyTree, Store]:
+    def each(one: One, rows: Rows | Memory, store: Store, visit: TaskBatch) -> tuple[PyTree, Store]:
         count = len(visit.ids)
         if size >= count:
             return side_by_side(one, rows, store, visit)
 
-        def some(carry: PyTree, visit: Visit) -> tuple[PyTree, None]:
+        def some(carry: PyTree, visit: TaskBatch) -> tuple[PyTree, None]:
             total, store = carry
             more, store = side_by_side(one, rows, store, visit)
             return (optax.tree.add(total, more), store), None

@@ -7,8 +7,19 @@ from jaxtyping import Array, Float, PyTree
 
 from moml.algorithms.parts.optimizer import Optimizer, optimizer_step, transformation
 from moml.algorithms.parts.personal import Step, personal_step, pull_back, query
-from moml.algorithms.parts.task_map import Each, norm, over, side_by_side
-from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Memory, Meta, Need, Params, Visit
+from moml.algorithms.parts.task_map import TaskMap, mean_from_sum, norm, side_by_side
+from moml.types import (
+    Adapt,
+    Algorithm,
+    Hyper,
+    Info,
+    Loss,
+    Memory,
+    Meta,
+    Params,
+    SampleSpec,
+    TaskBatch,
+)
 
 
 class State(NamedTuple):
@@ -38,7 +49,7 @@ def _algorithm(
     memory: Memory,
     optimizer: Optimizer,
     step: Callable[..., tuple[State, Info]],
-    needs: Need | TwoBatches,
+    needs: SampleSpec | TwoBatches,
 ) -> Algorithm:
     def init(params: Params, hyper: Hyper) -> State:
         meta = adapt.init(params, hyper)
@@ -52,7 +63,7 @@ def _algorithm(
 def _finish(
     optimizer: Optimizer, state: State, memory: PyTree, total: Outcome, count: int, hyper: Hyper
 ) -> tuple[State, Info]:
-    delta, loss = over(count, total)
+    delta, loss = mean_from_sum(count, total)
     meta, kept = optimizer_step(optimizer, state.meta, state.optimizer, delta, hyper)
     return State(meta, memory, kept), Info(loss, norm(delta))
 
@@ -62,16 +73,16 @@ def single_node(
     adapt: Adapt,
     memory: Memory,
     optimizer: Optimizer,
-    need: Need,
+    need: SampleSpec,
     visiting: Callable[..., Callable[..., Step]] = personal_step,
 ) -> Algorithm:
     """One task batch an iteration: MAML, MOML v1, v2 as released, SCGD, NASA, and ours."""
     visit_one = visiting(loss, adapt, memory)
 
     def step(
-        state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side
+        state: State, visit: TaskBatch, hyper: Hyper, each: TaskMap = side_by_side
     ) -> tuple[State, Info]:
-        def one(row: PyTree, visit: Visit) -> tuple[Outcome, PyTree]:
+        def one(row: PyTree, visit: TaskBatch) -> tuple[Outcome, PyTree]:
             done = visit_one(state.meta, row, visit.task, hyper)
             return Outcome(done.delta, done.loss), done.u
 
@@ -88,15 +99,15 @@ def two_batches(
     """MOML v2 with the paper's two independent task batches (Algorithm 2)."""
 
     def step(
-        state: State, visits: TwoBatches, hyper: Hyper, each: Each = side_by_side
+        state: State, visits: TwoBatches, hyper: Hyper, each: TaskMap = side_by_side
     ) -> tuple[State, Info]:
         w = adapt.start(state.meta)
 
-        def remember(row: PyTree, visit: Visit) -> tuple[tuple[()], PyTree]:
+        def remember(row: PyTree, visit: TaskBatch) -> tuple[tuple[()], PyTree]:
             v = adapt.apply(state.meta, visit.task.support, hyper)
             return (), memory.mix(row, w, v, hyper)
 
-        def meta_gradient(u: PyTree, visit: Visit) -> tuple[Outcome, tuple[()]]:
+        def meta_gradient(u: PyTree, visit: TaskBatch) -> tuple[Outcome, tuple[()]]:
             _, pull = pull_back(adapt, state.meta, visit.task.hessian, hyper)
             done = query(loss, adapt, state.meta, u, pull, visit.task.query)
             return Outcome(done.delta, done.loss), ()
@@ -113,7 +124,7 @@ def two_batches(
 def fill(adapt: Adapt, memory: Memory) -> Callable[..., State]:
     """Eager filling: one pass that writes u_i = A(w; S1) for the tasks of a visit."""
 
-    def filled(state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side) -> State:
+    def filled(state: State, visit: TaskBatch, hyper: Hyper, each: TaskMap = side_by_side) -> State:
         adapted = lambda row, visit: ((), adapt.apply(state.meta, visit.task.support, hyper))
         unread = memory._replace(read=lambda *_: ())
         return state._replace(memory=each(adapted, unread, state.memory, visit)[1])

@@ -27,7 +27,7 @@ from moml.algorithms.single.engine import TwoBatches, single_node
 from moml.algorithms.single.engine import two_batches as with_two_batches
 from moml.algorithms.single.matching import match_beta
 from moml.errors import ConfigError
-from moml.types import Loss, Need
+from moml.types import Loss, SampleSpec
 
 
 @factory
@@ -126,7 +126,9 @@ def moml_v2(
     memory = MEMORY_DTYPES[memory_dtype].memory(kind(count, b / count))
     inner = adaptation(inner_steps)
     if two_batches:
-        samples = TwoBatches(memory=Need(b, support=k), meta=Need(b, query=k, hessian=k))
+        samples = TwoBatches(
+            memory=SampleSpec(b, support=k), meta=SampleSpec(b, query=k, hessian=k)
+        )
         algorithm = with_two_batches(loss, inner, memory, optimizer, samples)
     else:
         algorithm = single_node(loss, inner, memory, optimizer, spec(b, k, independent_hessian))

@@ -7,14 +7,14 @@ from moml.algorithms.parts.adapt import all_leaves
 from moml.algorithms.parts.choices import batch_size, by_steps
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.optimizer import Optimizer, optimizer_step, rates, transformation
-from moml.algorithms.parts.task_map import Each, norm, over, side_by_side
+from moml.algorithms.parts.task_map import TaskMap, mean_from_sum, norm, side_by_side
 from moml.algorithms.signature import Chosen, Count, NonNegative, Positive
 from moml.algorithms.signature import Optimizer as OptimizerOption
 from moml.algorithms.single.engine import Outcome, State
-from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Need, Params, Visit
+from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Params, SampleSpec, TaskBatch
 
 
-def reptile_steps(loss: Loss, adapt: Adapt, optimizer: Optimizer, need: Need) -> Algorithm:
+def reptile_steps(loss: Loss, adapt: Adapt, optimizer: Optimizer, need: SampleSpec) -> Algorithm:
     """w <- w + eta mean(v^(k) - w) after k inner steps, with S1 alone; its loss is that at v."""
 
     def init(params: Params, hyper: Hyper) -> State:
@@ -22,15 +22,15 @@ def reptile_steps(loss: Loss, adapt: Adapt, optimizer: Optimizer, need: Need) ->
         return State(meta, (), transformation(optimizer, hyper).init(meta))
 
     def step(
-        state: State, visit: Visit, hyper: Hyper, each: Each = side_by_side
+        state: State, visit: TaskBatch, hyper: Hyper, each: TaskMap = side_by_side
     ) -> tuple[State, Info]:
         meta = state.meta
 
-        def towards(row: tuple[()], visit: Visit) -> tuple[Outcome, tuple[()]]:
+        def towards(row: tuple[()], visit: TaskBatch) -> tuple[Outcome, tuple[()]]:
             v = adapt.merge(meta, adapt.apply(meta, visit.task.support, hyper))
             return Outcome(optax.tree.sub(meta, v), loss(v, visit.task.support)), ()
 
-        delta, value = over(len(visit.ids), each(towards, none(), (), visit)[0])
+        delta, value = mean_from_sum(len(visit.ids), each(towards, none(), (), visit)[0])
         meta, kept = optimizer_step(optimizer, meta, state.optimizer, delta, hyper)
         return State(meta, (), kept), Info(value, norm(delta))
 
@@ -62,6 +62,6 @@ def reptile(
     """
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     b = batch_size("tasks_per_step", tasks_per_step, 3, n)
-    algorithm = reptile_steps(loss, adaptation(inner_steps), optimizer, Need(b, support=k))
+    algorithm = reptile_steps(loss, adaptation(inner_steps), optimizer, SampleSpec(b, support=k))
     hyper = rates(optimizer, eta=eta, alpha=alpha)
     return Method(algorithm, adaptation, hyper, options={"tasks_per_step": b})

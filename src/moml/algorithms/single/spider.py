@@ -12,7 +12,7 @@ from moml.algorithms.parts.adapt import all_leaves
 from moml.algorithms.parts.choices import batch_size, by_steps, spec
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.personal import personal_step
-from moml.algorithms.parts.task_map import Each, norm, over, side_by_side
+from moml.algorithms.parts.task_map import TaskMap, mean_from_sum, norm, side_by_side
 from moml.algorithms.signature import (
     Chosen,
     Count,
@@ -24,7 +24,18 @@ from moml.algorithms.signature import (
     Tied,
 )
 from moml.algorithms.single.engine import Outcome
-from moml.types import Adapt, Algorithm, Hyper, Info, Loss, Meta, Need, Params, Task, Visit
+from moml.types import (
+    Adapt,
+    Algorithm,
+    Hyper,
+    Info,
+    Loss,
+    Meta,
+    Params,
+    SampleSpec,
+    Task,
+    TaskBatch,
+)
 
 
 class Cycle(NamedTuple):
@@ -55,22 +66,22 @@ def spider_steps(
     """
     visit_one = personal_step(loss, adapt, none())
 
-    def estimate(meta: Meta, visit: Visit, hyper: Hyper, each: Each) -> Outcome:
-        def one(row: tuple[()], visit: Visit) -> tuple[Outcome, tuple[()]]:
+    def estimate(meta: Meta, visit: TaskBatch, hyper: Hyper, each: TaskMap) -> Outcome:
+        def one(row: tuple[()], visit: TaskBatch) -> tuple[Outcome, tuple[()]]:
             done = visit_one(meta, row, visit.task, hyper)
             return Outcome(done.delta, done.loss), ()
 
-        return over(len(visit.ids), each(one, none(), (), visit)[0])
+        return mean_from_sum(len(visit.ids), each(one, none(), (), visit)[0])
 
     def move(meta: Meta, z: Meta, hyper: Hyper) -> Meta:
         return jax.tree.map(lambda w, z: w - hyper.eta * z, meta, z)  # w <- w - eta z
 
     def step(
-        state: SpiderState, cycle: Cycle, hyper: Hyper, each: Each = side_by_side
+        state: SpiderState, cycle: Cycle, hyper: Hyper, each: TaskMap = side_by_side
     ) -> tuple[SpiderState, Info]:
         first = estimate(state.meta, cycle.large, hyper, each)
 
-        def correct(carry: PyTree, visit: Visit) -> tuple[PyTree, Float[Array, ""]]:
+        def correct(carry: PyTree, visit: TaskBatch) -> tuple[PyTree, Float[Array, ""]]:
             before, meta, z = carry
             at_here, at_there = (visit._replace(task=task) for task in points(visit.task))
             here = estimate(meta, at_here, hyper, each)
@@ -88,7 +99,7 @@ def spider_steps(
     def init(params: Params, hyper: Hyper) -> SpiderState:
         return SpiderState(adapt.init(params, hyper))
 
-    small: Need | None = needs.small
+    small: SampleSpec | None = needs.small
     q = 1 if small is None or small.times is None else 1 + small.times
     return Algorithm(init, step, needs, iterations=q)
 

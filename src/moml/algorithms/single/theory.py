@@ -8,7 +8,18 @@ import optax
 from jaxtyping import Array, Float, PyTree
 
 from moml.errors import ConfigError
-from moml.types import Algorithm, Hyper, Info, Key, Loss, Meta, Need, Params, Samples, Visit
+from moml.types import (
+    Algorithm,
+    Hyper,
+    Info,
+    Key,
+    Loss,
+    Meta,
+    Params,
+    Samples,
+    SampleSpec,
+    TaskBatch,
+)
 
 
 class Theory(NamedTuple):
@@ -31,7 +42,12 @@ class TheoryState(NamedTuple):
 
 
 def theoretical_steps(
-    algorithm: Algorithm, loss: Loss, need: Need, *, smoothness: float, hessian_lipschitz: float
+    algorithm: Algorithm,
+    loss: Loss,
+    need: SampleSpec,
+    *,
+    smoothness: float,
+    hessian_lipschitz: float,
 ) -> Algorithm:
     """Wrap v2 so that eta and beta follow its theorem; its constant c is given as `hyper.eta`.
 
@@ -52,7 +68,7 @@ def theoretical_steps(
         return TheoryState(inner, jnp.full((), jnp.nan, dtype))
 
     def step(state: TheoryState, visits: Theory, hyper: Hyper) -> tuple[TheoryState, Info]:
-        extra: Visit = visits.lipschitz
+        extra: TaskBatch = visits.lipschitz
         norms = jax.vmap(lambda s: norm_of_gradient(state.inner.meta, s))(extra.task.support)
         lhat = 4 * L + 2 * rho * hyper.alpha * jnp.mean(norms)
         eta = hyper.eta / lhat

@@ -28,7 +28,7 @@ from moml.paper.federated.protocols import (
     Protocol,
 )
 from moml.paper.federated.released import builder, one_draw
-from moml.types import Algorithm, Hyper, Info, Loss, Need, Params, Visit
+from moml.types import Algorithm, Hyper, Info, Loss, Params, SampleSpec, TaskBatch
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def with_quirks(chosen: Method, cell: Cell) -> Method:
     return chosen._replace(algorithm=made)
 
 
-def alone(loss: Loss, need: Need, h: int) -> Algorithm:
+def alone(loss: Loss, need: SampleSpec, h: int) -> Algorithm:
     """Every client by itself, all from one start: H times w_i <- w_i - eta grad L_S(w_i)."""
     update = fedavg_update(loss)
 
@@ -142,7 +142,7 @@ def alone(loss: Loss, need: Need, h: int) -> Algorithm:
         each = lambda x: jnp.broadcast_to(x, (need.tasks, *x.shape))
         return RoundState(jax.tree.map(each, params), ())
 
-    def step(state: RoundState, visit: Visit, hyper: Hyper) -> tuple[RoundState, Info]:
+    def step(state: RoundState, visit: TaskBatch, hyper: Hyper) -> tuple[RoundState, Info]:
         client = lambda w, task: update(w, (), task, None, hyper)
         done = jax.vmap(client)(state.meta, visit.task)
         moved = norm(optax.tree.sub(state.meta, done.meta))

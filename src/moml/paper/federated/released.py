@@ -26,7 +26,7 @@ from moml.algorithms.parts.curvature import first_order
 from moml.algorithms.parts.personal import Step
 from moml.algorithms.parts.task_map import mean, norm
 from moml.models.networks import Model
-from moml.types import Algorithm, Hyper, Info, Key, Loss, Meta, Need, Params, Task, Visit
+from moml.types import Algorithm, Hyper, Info, Key, Loss, Meta, Params, SampleSpec, Task, TaskBatch
 
 Layers = tuple[Array, ...]  # [inputs, outputs] each
 
@@ -128,7 +128,7 @@ def client_round(
 
 
 def one_draw(
-    build: Callable[[Loss], Update], need: Need, h: int, *, restart_scale: float = 1.0
+    build: Callable[[Loss], Update], need: SampleSpec, h: int, *, restart_scale: float = 1.0
 ) -> Algorithm:
     """Rounds of such clients; the server's mean is taken on the span too.
 
@@ -136,7 +136,7 @@ def one_draw(
     """
     run = client_round(build, h, restart_scale)
 
-    def step(state: RoundState, visit: Visit, hyper: Hyper) -> tuple[RoundState, Info]:
+    def step(state: RoundState, visit: TaskBatch, hyper: Hyper) -> tuple[RoundState, Info]:
         done = jax.vmap(lambda task: run(state.meta, task, hyper))(visit.task)
         x, c = (part.reshape(-1, part.shape[-1]) for part in (done.images, done.local[0]))
         meta = (state.meta[0] + x.T @ c / need.tasks, *mean(done.local[1:]))

@@ -30,11 +30,11 @@ from moml.types import (
     Key,
     Loss,
     Memory,
-    Need,
     Params,
+    SampleSpec,
     Task,
+    TaskBatch,
     Tasks,
-    Visit,
 )
 
 Weight = Callable[[Any, Any], Any]  # store, id -> the scale of this task's gradient
@@ -52,7 +52,7 @@ def leak(store: Lazy, task: Any) -> Any:
 
 
 def in_turn(
-    loss: Loss, adapt: Adapt, memory: Memory, need: Need, *, weight: Weight = one, once: bool
+    loss: Loss, adapt: Adapt, memory: Memory, need: SampleSpec, *, weight: Weight = one, once: bool
 ) -> Algorithm:
     """A step that takes its tasks one after the other, so that an id may come twice.
 
@@ -65,7 +65,7 @@ def in_turn(
         meta = adapt.init(params, hyper)
         return State(meta, memory.init(adapt.start(meta)), ())
 
-    def step(state: State, visit: Visit, hyper: Hyper) -> tuple[State, Info]:
+    def step(state: State, visit: TaskBatch, hyper: Hyper) -> tuple[State, Info]:
         meta = state.meta
         earlier = jnp.tril(visit.ids[:, None] == visit.ids[None, :], -1).any(axis=1)
 
@@ -95,7 +95,7 @@ def with_quirks(chosen: Method, name: str, loss: Loss, p: Protocol) -> Method:
         double = needs.small._replace(support=2 * k, query=2 * k)
         algorithm = spider_steps(loss, adapt, Cycle(needs.large, double), halves)
     if p.replacement and name not in ("reptile", "nasa"):
-        is_need = lambda need: isinstance(need, Need)
+        is_need = lambda need: isinstance(need, SampleSpec)
         more = lambda need: need._replace(replace=True)
         needs = jax.tree.map(more, algorithm.needs, is_leaf=is_need)
         algorithm = algorithm._replace(needs=needs)

@@ -13,7 +13,7 @@ from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.algorithms.single.theory import estimate_smoothness
 from moml.models import mse
 from moml.tasks.arrays import from_arrays
-from moml.types import Algorithm, Hyper, Info, Key, Meta, Need, Params, Tasks, Visit
+from moml.types import Algorithm, Hyper, Info, Key, Meta, Params, SampleSpec, TaskBatch, Tasks
 
 N, M, D, SCALE = 20, 100, 10, 2.0
 LOSS = mse(lambda w, x: jax.nn.sigmoid(x @ w))
@@ -51,7 +51,7 @@ class Watched(NamedTuple):
 
 def watched(algorithm: Algorithm) -> Algorithm:
     """The same method, summing w_1 ... w_t: two such sums give the average of any span of steps."""
-    a_visit = {"is_leaf": lambda x: isinstance(x, Need | Visit)}
+    a_visit = {"is_leaf": lambda x: isinstance(x, SampleSpec | TaskBatch)}
 
     def init(params: Params, hyper: Hyper) -> Watched:
         inner, need = algorithm.init(params, hyper), jax.tree.leaves(algorithm.needs, **a_visit)[0]

@@ -26,7 +26,7 @@ from moml.training.compose import run_key
 from moml.training.fit import chunks
 from moml.training.progress import bar
 from moml.training.sweep import mean_of_seeds
-from moml.types import Hyper, Need
+from moml.types import Hyper, SampleSpec
 
 B, K, K0, H = 3, 1, 5, 5
 ETA, BETA = 0.002, 0.02  # where the schedule of beta starts
@@ -104,7 +104,7 @@ def compose(line: Line, s2: str, p: Problem) -> Method:
     algorithm = chosen.algorithm
     if line.theoretical:
         constants = {"smoothness": p.smoothness, "hessian_lipschitz": p.hessian_lipschitz}
-        algorithm = theoretical_steps(algorithm, LOSS, Need(B, support=K), **constants)
+        algorithm = theoretical_steps(algorithm, LOSS, SampleSpec(B, support=K), **constants)
     return chosen._replace(algorithm=watched(algorithm))
 
 
