@@ -1,4 +1,4 @@
-"""`moml data`: which data sets there are, bring them, check them."""
+"""`moml data`: list, fetch and check data sets."""
 
 import sys
 import time
@@ -6,31 +6,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
+from moml.data.images import sets
 from moml.errors import DataError
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """Download a data set from its publisher; what is there already is kept."""
+    """Download a data set from its publisher; existing files are kept."""
 
     name: tyro.conf.Positional[str]
     """mnist, cifar10, cifar100 or omniglot."""
     data_dir: Path | None = None
-    """Folder of all data sets; by default what MOML_DATA says."""
+    """Folder of all data sets; by default that of MOML_DATA."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Read data sets anew, and compare structure and numbers with the publishers'."""
+    """Read data sets, and compare structure and numbers with the publishers'."""
 
     names: tyro.conf.Positional[list[str]] = field(default_factory=list)
-    """Those that must be there; without any name, whatever there is."""
+    """Data sets that must be there; by default those that are."""
     data_dir: Path | None = None
-    """Folder of all data sets; by default what MOML_DATA says."""
+    """Folder of all data sets; by default that of MOML_DATA."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,18 @@ class Data:
 
 
 def data(command: Data) -> None:
-    """Carry out one of the three."""
-    COMMANDS[type(command.action)](command.action)
+    """Run one of the three commands."""
+    match command.action:
+        case Fetch() as action:
+            fetch(action)
+        case Check() as action:
+            check(action)
+        case _:
+            listing()
 
 
 def fetch(command: Fetch) -> None:
     """Download what is missing."""
-    from moml.data.images import sets
-
     sets.by_name(command.name)
     folder = sets.data_folder(command.data_dir, must_exist=False)
     with _shown() as progress:
@@ -74,9 +79,7 @@ def fetch(command: Fetch) -> None:
 
 
 def check(command: Check) -> None:
-    """A line for each data set; an error where one that was asked for is missing or wrong."""
-    from moml.data.images import sets
-
+    """Print a line for each data set; a requested one that is missing or wrong is an error."""
     folder = sets.data_folder(command.data_dir)
     names = command.names or list(sets.SETS)
     for name in names:
@@ -91,17 +94,15 @@ def check(command: Check) -> None:
         raise DataError(f"missing or wrong in {folder}: {', '.join(bad)}")
 
 
-def listing(command: Listing) -> None:
-    """Every data set in a line."""
-    from moml.data.images.catalog import SETS
-
-    for name, one in SETS.items():
+def listing() -> None:
+    """Print a line for each data set."""
+    for name, one in sets.SETS.items():
         parts = [f"{split} {sum(each):,}" for split, each in one.counts.items()]
         size = sum(archive.size for archive in one.archives) / 1e6
         print(f"{name:<10}{one.title}; {', '.join(parts)} images; {size:.0f} MB to fetch")
 
 
-def _line(found: Any) -> str:
+def _line(found: sets.Found) -> str:
     if not found.there:
         return f"{found.name:<10}missing"
     parts = [
@@ -116,18 +117,18 @@ def _line(found: Any) -> str:
 
 @contextmanager
 def _shown() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress of downloads on standard error: a bar on a terminal, now and then a line else."""
+    """Progress of downloads on standard error: a bar on a terminal, else a line every 5 s."""
     if not sys.stderr.isatty():
         last = time.monotonic()
 
-        def line(file: str, done: int, size: int) -> None:
+        def show(file: str, done: int, size: int) -> None:
             nonlocal last
             if done == size or time.monotonic() - last > 5:
                 last = time.monotonic()
-                told = f"{file}: {done / 1e6:.1f} of {size / 1e6:.1f} MB"
-                print(told, file=sys.stderr, flush=True)
+                line = f"{file}: {done / 1e6:.1f} of {size / 1e6:.1f} MB"
+                print(line, file=sys.stderr, flush=True)
 
-        yield line
+        yield show
         return
     from rich import progress
     from rich.console import Console
@@ -140,7 +141,7 @@ def _shown() -> Iterator[Callable[[str, int, int], None]]:
         progress.TimeRemainingColumn(),
     )
     with progress.Progress(*columns, console=Console(stderr=True)) as shown:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, progress.TaskID] = {}
 
         def bar(file: str, done: int, size: int) -> None:
             if file not in tasks:
@@ -148,6 +149,3 @@ def _shown() -> Iterator[Callable[[str, int, int], None]]:
             shown.update(tasks[file], completed=done)
 
         yield bar
-
-
-COMMANDS: dict[type, Callable[[Any], None]] = {Fetch: fetch, Check: check, Listing: listing}

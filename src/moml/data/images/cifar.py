@@ -56,12 +56,7 @@ LAYOUTS = {
         Layout("cifar-100-python", "cifar-100-python.tar.gz", HUNDRED, BOTH, "meta"),
     ),
 }
-BY_NAME = {
-    name: layout
-    for pair in LAYOUTS.values()
-    for layout in pair
-    for name in (layout.folder, layout.archive)
-}
+BY_NAME = {name: layout for pair in LAYOUTS.values() for layout in pair for name in layout[:2]}
 
 
 def places(name: str, root: Path) -> list[Path]:
@@ -70,12 +65,8 @@ def places(name: str, root: Path) -> list[Path]:
     folders = [layout.folder for layout in LAYOUTS[name]]
     named = [*folders, *(layout.archive for layout in LAYOUTS[name])]
     found = [root.resolve()] if root.resolve().name in folders else []
-    return found + [
-        parent / child
-        for child in named
-        for parent in around
-        if ((parent / child).is_dir() if child in folders else (parent / child).is_file())
-    ]
+    paths = [parent / child for child in named for parent in around]
+    return found + [path for path in paths if path.exists()]
 
 
 def files(place: Path, split: str) -> list[Path]:
@@ -104,10 +95,8 @@ def read(place: Path, split: str, whole: bool = True) -> Images:
             raise DataError(f"{name_of(file)} {must}; got {len(x):,}")
         for label, allowed in zip(y, names, strict=True):
             if label.size and not 0 <= label.min() <= label.max() < len(allowed):
-                raise DataError(
-                    f"{name_of(file)}: labels must be from 0 to {len(allowed) - 1}; "
-                    f"got {label.min()} to {label.max()}"
-                )
+                must = f"labels must be from 0 to {len(allowed) - 1}"
+                raise DataError(f"{name_of(file)}: {must}; got {label.min()} to {label.max()}")
         pixels.append(x)
         labels.append(y)
     x = np.concatenate(pixels).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)

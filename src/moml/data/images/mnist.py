@@ -12,6 +12,7 @@ from moml.errors import DataError
 
 FOLDERS = ("mnist", "MNIST", "MNIST/raw", ".")  # under the data folder; the third is torchvision's
 PREFIX = {"train": "train", "test": "t10k"}
+IMAGES_FILE, LABELS_FILE = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
 ROWS = {"train": 60_000, "test": 10_000}
 IMAGES, LABELS = 2051, 2049  # the magic numbers: unsigned bytes in three and in one dimension
 
@@ -24,11 +25,11 @@ def places(root: Path) -> list[Path]:
 
 def files(place: Path, split: str) -> list[Path]:
     """The images' and the labels' file of a split."""
-    found = _paths(place, split)
-    for path, name in zip(found, _names(split), strict=True):
-        if path is None:
-            raise DataError(f"{place / name}.gz is missing")
-    return [path for path in found if path]
+    images, labels = _paths(place, split)
+    if images and labels:
+        return [images, labels]
+    missing = IMAGES_FILE if images is None else LABELS_FILE
+    raise DataError(f"{place / missing.format(PREFIX[split])}.gz is missing")
 
 
 def read(place: Path, split: str, whole: bool = True) -> Images:
@@ -68,12 +69,9 @@ def read_idx(path: Path, magic: int) -> np.ndarray:
     return np.frombuffer(raw, np.uint8).reshape(shape)
 
 
-def _names(split: str) -> list[str]:
-    return [f"{PREFIX[split]}-images-idx3-ubyte", f"{PREFIX[split]}-labels-idx1-ubyte"]
-
-
 def _paths(place: Path, split: str) -> list[Path | None]:
     """The images' file and the labels' file, under any of the names they may have."""
+    names = [name.format(PREFIX[split]) for name in (IMAGES_FILE, LABELS_FILE)]
     spelt = lambda name: (f"{name}.gz", name, name.replace("-idx", ".idx"))
     exists = lambda name: (place / each for each in spelt(name) if (place / each).is_file())
-    return [next(exists(name), None) for name in _names(split)]
+    return [next(exists(name), None) for name in names]

@@ -122,9 +122,8 @@ def read_table(
             for kind in {chunk.kind for chunk in chunks} - {"empty"}:
                 was, there = kinds.setdefault(name, (kind, file))
                 if was != kind:
-                    raise DataError(
-                        f"column {name} is {was} in {there} but {kind} in {file}: {SAME}"
-                    )
+                    both = f"{was} in {there} but {kind} in {file}"
+                    raise DataError(f"column {name} is {both}: {SAME}")
             parts.setdefault(name, []).extend(chunks)
         read.append(File(str(file), rows))
         rows += count
