@@ -8,7 +8,13 @@ project = "moml"
 author = "the moml authors"
 release = version = moml.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.mathjax"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
