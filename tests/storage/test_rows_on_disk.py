@@ -190,7 +190,8 @@ def test_the_page_of_a_run_has_nothing_of_rows_that_are_on_disk(tmp_path):
     config = config_of("moml-v2, two batches", memory="disk")
     plan = plan_of(config)
     job = single(config, plan, folder=tmp_path)
-    state = TrainingState(job.execution.first(), 0)
+    with closing(job.execution) as on_disk:
+        state = TrainingState(on_disk.first(), 0)
     meta = state.method.meta
     learner = Learner(plan.method, meta, job.hyper, state, np.zeros(1), 0)
     assert page_scores._tracked(config, plan, learner) is None

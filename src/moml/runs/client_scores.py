@@ -55,12 +55,13 @@ def figures(before: np.ndarray, after: np.ndarray) -> dict[str, np.ndarray]:
     {'accuracy': 4.5, 'accuracy_before': 0.0, 'worst_decile': 0.0, 'spread': 2.87}
     """
     worst = max(1, after.shape[-1] // 10)
-    return {
+    found = {
         "accuracy": after.mean(axis=-1),
         "accuracy_before": before.mean(axis=-1),
         "worst_decile": np.sort(after, axis=-1)[..., :worst].mean(axis=-1),
         "spread": after.std(axis=-1),
     }
+    return {name: np.asarray(values) for name, values in found.items()}
 
 
 def figures_of(group: Group) -> dict[str, float]:
