@@ -260,7 +260,7 @@ def test_refused(tmp_path):
         check(replace(SINE, method=method))
     with pytest.raises(ConfigError, match="memory must be one of ram, disk; given 'cloud'"):
         check(replace(SINE, memory="cloud"))
-    with pytest.raises(ConfigError, match="memory_dir is for memory = disk; given memory = ram"):
+    with pytest.raises(ConfigError, match="memory_dir needs memory = disk; got memory = ram"):
         check(replace(SINE, memory_dir="there"))
     with pytest.raises(ConfigError, match="a sweep has its memories in RAM"):
         sweep_run(replace(SINE, memory="disk"), tmp_path, {}, 2)

@@ -188,7 +188,7 @@ def check(config: Config) -> Config:
     one_of("schedule", config.schedule, ("drop", "cosine"))
     one_of("memory", config.memory, ("ram", "disk"))
     if config.memory_dir is not None and config.memory != "disk":
-        raise ConfigError(f"memory_dir is for memory = disk; given memory = {config.memory}")
+        raise ConfigError(f"memory_dir needs memory = disk; got memory = {config.memory}")
     if config.method == "protonet" and not classifies(config.problem):
         kind = kind_of(config.problem)
         raise ConfigError(f"method protonet tells classes apart; the problem {kind} has none")

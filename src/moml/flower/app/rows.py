@@ -20,12 +20,12 @@ def result_rows(config: Config, rounds: Sequence[Row]) -> list[Row]:
     of_a_client = int(cost(chosen, np.zeros(0, np.float32)).samples[0])
     steps = chosen.algorithm.needs.visits
     rows, clients, seconds = [], 0, 0.0
-    for told in rounds:
-        clients, seconds = clients + told["answered"], seconds + told["seconds"]
+    for row in rounds:
+        clients, seconds = clients + row["answered"], seconds + row["seconds"]
         setting = {"k": config.option("k"), "shots": config.shots, "steps": config.test_steps}
-        setting |= {"round": told["round"], "clients": told["answered"], "seed": config.seed}
-        if told["epsilon"] is not None:
-            setting["epsilon"] = told["epsilon"]
+        setting |= {"round": row["round"], "clients": row["answered"], "seed": config.seed}
+        if row["epsilon"] is not None:
+            setting["epsilon"] = row["epsilon"]
         for name in ("before", "after"):
             rows.append(
                 result_row(
@@ -33,10 +33,10 @@ def result_rows(config: Config, rounds: Sequence[Row]) -> list[Row]:
                     dataset=kind_of(config.problem),
                     setting=setting,
                     method=config.method,
-                    metric=told["metric"] if name == "after" else f"{told['metric']}_before",
-                    values=[told[name]],
+                    metric=row["metric"] if name == "after" else f"{row['metric']}_before",
+                    values=[row[name]],
                     samples=clients * of_a_client,
-                    iterations=told["round"] * steps,
+                    iterations=row["round"] * steps,
                     seconds=seconds,
                 )
             )
