@@ -108,7 +108,7 @@ def row_of(outcome: Outcome) -> dict[str, Any]:
         "table": "sine",
         "dataset": "sine",
         "setting": {"k": K}
-        | {name: float(getattr(run.hyper, name)[0]) for name in ("beta", "eta")},
+        | {name: float(run.hyper._asdict().get(name, [1.0])[0]) for name in ("beta", "eta")},
         "method": outcome.label,
         "protocol": "strict",
         "metric": "test_error",
