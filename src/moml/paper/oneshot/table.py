@@ -86,7 +86,9 @@ def row_of(outcome: Outcome) -> dict[str, Any]:
     lost = ~np.isfinite(errors) if run is None else run.lost | ~np.isfinite(errors)
     mean, std = mean_of_seeds(errors, lost)
     printed = cell.setting.printed.get(cell.method, (None, None))
-    used = {} if run is None else {"eta": run.hyper.eta, "beta": run.hyper.beta}
+    ones = {} if run is None else {"beta": np.ones_like(run.hyper.eta)}  # without a memory
+    used = {} if run is None else ones | run.hyper._asdict()
+    used = {name: used[name] for name in ("eta", "beta") if name in used}
     return {
         "table": "oneshot",
         "dataset": cell.dataset,
