@@ -100,7 +100,10 @@ def simulated(m: Any) -> tuple[np.ndarray, Any]:
     """The model after every round of the compiled simulator, and its last state."""
     world = sigmoid_world(sizes=SIZES)
     program = quick_jit(simulate.stretch(m.algorithm, world.tasks), static_argnums=4)
-    hyper = jax.tree.map(jnp.asarray, HYPER)
+    own = {
+        name: getattr(m.hyper, name) for name in ("prox", "server_rate") if hasattr(m.hyper, name)
+    }
+    hyper = jax.tree.map(jnp.asarray, HYPER._replace(**own))
     state, metas = m.algorithm.init(world.params, hyper), []
     for t in range(T):
         state, info = program(state, jax.random.key(KEY), t, hyper, 1)

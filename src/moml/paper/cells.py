@@ -51,6 +51,11 @@ def step_sizes(name: str, chosen: Method, steps: Steps, p: Protocol) -> Grid:
     return {name: [value] for name, value in sizes.items() if hasattr(chosen.hyper, name)}
 
 
+def size_of(run: Sweep, name: str) -> float:
+    """The first member's number `name`; 1 where its method has none, as beta without a memory."""
+    return float(np.asarray(run.hyper._asdict().get(name, [1.0]))[0])
+
+
 def iterations_of(name: str, budget: int, *, tasks: int, n: int) -> int:
     """Iterations on the samples of `budget` iterations of MAML, as the released code counts.
 

@@ -11,7 +11,7 @@ def check_params(params: Params) -> Params:
     """Every leaf an array of one floating type; returned as jax arrays."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     if not leaves:
-        raise DataError("params must have leaves to learn; got none")
+        raise DataError("params must have leaves to learn; got no leaves")
     types = {}
     for path, leaf in leaves:
         name = jax.tree_util.keystr(path) or "params"

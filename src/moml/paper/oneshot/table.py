@@ -18,7 +18,16 @@ from moml.algorithms.parts.adapt import gradient_steps, named
 from moml.algorithms.parts.schedule import Schedule, cosine, decay_at
 from moml.errors import ConfigError
 from moml.methods import method
-from moml.paper.cells import CONTROLS, Training, choose, compose, iterations_of, step_sizes, train
+from moml.paper.cells import (
+    CONTROLS,
+    Training,
+    choose,
+    compose,
+    iterations_of,
+    size_of,
+    step_sizes,
+    train,
+)
 from moml.paper.oneshot.tasks import SETTINGS, SPLIT, Problem, Setting, accuracies, nearest_image
 from moml.paper.protocols import PROTOCOLS, Protocol, Steps
 from moml.paper.released import with_repeats
@@ -218,9 +227,9 @@ def run_cell(
     learning = {"count": 1} if proto else {"keeps_learning": True}
     how = learning if p.keeps_learning else {}
     scores = score(plan, run, problem, **how)
-    used = {name: getattr(run.hyper, name) for name in ("eta", "beta")}
+    used = {name: round(size_of(run, name), 6) for name in ("eta", "beta")}
     done = row(
-        setting=axes | {name: round(float(np.asarray(x)[0]), 6) for name, x in used.items()},
+        setting=axes | used,
         values=scores.mean(axis=(1, 2)), lost=run.lost, samples=run.samples,
         iterations=plan.iterations, seconds=seconds,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from moml.algorithms.parts.schedule import decay_at
-from moml.paper.cells import Training, train
+from moml.paper.cells import Training, size_of, train
 from moml.paper.sine.score import FINAL, LOSS, NET, SHOTS, STEPS, unseen_error
 from moml.tasks import sine
 from moml.training.rows import result_row
@@ -47,7 +47,7 @@ def run_entry(entry: Entry, *, iterations: int, seeds: int, progress: bool) -> T
 def row_of(entry: Entry, done: Training) -> Record:
     """The result row of a line."""
     run = done.run
-    used: dict[str, float] = {name: float(getattr(run.hyper, name)[0]) for name in ("beta", "eta")}
+    used = {name: size_of(run, name) for name in ("beta", "eta")}
     return result_row(
         table="sine", dataset="sine", setting={"k": K, **used}, method=entry.label,
         metric="test_error", values=np.asarray(unseen_error(FINAL)(run.meta)), lost=run.lost,

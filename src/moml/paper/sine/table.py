@@ -13,7 +13,7 @@ from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import constant, decay_at
 from moml.errors import ConfigError
 from moml.models.networks import MLP, Layer
-from moml.paper.cells import CONTROLS, Curve, choose, iterations_of, step_sizes, train
+from moml.paper.cells import CONTROLS, Curve, choose, iterations_of, size_of, step_sizes, train
 from moml.paper.cells import compose as composed
 from moml.paper.protocols import PROTOCOLS, Protocol, Steps
 from moml.paper.sine.score import (
@@ -151,7 +151,7 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     )  # fmt: skip
     run, after = done.run, calls - done.curve[0][0] if done.curve else 0
     test = error_on_five_waves() if p.five_waves else unseen_error(FINAL)
-    beta = round(float(np.asarray(run.hyper._asdict().get("beta", [1.0]))[0]), 6)
+    beta = round(size_of(run, "beta"), 6)
     row = result_row(
         table="sine", dataset="sine", setting={"k": cell.k, "eta": cell.steps.eta, "beta": beta},
         method=cell.method, protocol=cell.protocol, metric="test_error",
