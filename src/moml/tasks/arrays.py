@@ -1,5 +1,6 @@
 """Tasks with finite data, all in two arrays."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -17,7 +18,7 @@ Arrays = tuple[Shaped[Array, " n m *x"], Shaped[Array, " n m *y"]]
 
 
 def from_arrays(
-    x: ArrayLike | Array, y: ArrayLike | Array, sizes: ArrayLike | None = None
+    x: ArrayLike | Array, y: ArrayLike | Array, sizes: ArrayLike | Sequence[int] | None = None
 ) -> Tasks:
     """Tasks from arrays: task i owns the rows x[i, j], y[i, j] for j < sizes[i].
 
