@@ -290,7 +290,11 @@ def bad(name):
     if name == "no target":
         return columns | {"y": np.full(len(columns["y"]), np.nan)}, [], "column y"
     if name == "one row a task":
-        return columns | {"user": np.arange(len(columns["y"]))}, [], "no task can be held out"
+        return (
+            columns | {"user": np.arange(len(columns["y"]))},
+            [],
+            "must have 2 rows to be held out",
+        )
     if name == "one class":
         return columns | {"y": np.full(len(columns["y"]), "same")}, [], "one class, 'same'"
     if name == "a text among numbers":

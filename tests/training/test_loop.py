@@ -26,7 +26,7 @@ def fit(name="moml-v1", **given):
     "name, given",
     [
         ("moml-v1", {"eager": True}),
-        ("moml-v2", {"schedule": moml.decay_at(25, 0.1)}),
+        ("moml-v2", {"schedule": moml.parts.decay_at(25, 0.1)}),
         ("localmoml", {"carried": True, "dropout": 0.3, "local_steps": 2}),
         ("bspiderboost", {"period": 5, "chunk": 2}),
     ],
@@ -50,7 +50,7 @@ def test_a_loaded_run_continues_in_memory(tmp_path):
     config = Config(problem, iterations=20, test_tasks=5, **given)
     config, _ = train(config, tmp_path / "run")
     learner, net = moml.load(tmp_path / "run"), moml.mlp(1, 8, 1)
-    sizes = {"eta": config.eta, "beta": config.beta, "alpha": config.alpha, "k": config.k}
+    sizes = {name: config.option(name) for name in ("eta", "beta", "alpha", "k")}
     start, loss = net.init(init_key(0)), moml.mse(net.predict)
     more = {"iterations": 20, "chunk": 10, **sizes}
     rest = moml.fit("moml-v1", loss, start, moml.sine(), state=learner.state, **more)

@@ -76,7 +76,7 @@ def test_no_iterations_is_the_untrained_control():
         ({"grid": {"delta": [1.0]}}, ["delta", "eta"]),
         ({"grid": {"eta": []}}, ["eta"]),
         ({"eta": 0.1}, ["eta", "grid"]),
-        ({"grid": {"beta": [0.5]}}, ["maml", "memory"]),
+        ({"grid": {"beta": [0.5]}}, ["beta", "eta, alpha"]),
         ({"grid": {"eta": [0.1, -1.0]}}, ["eta", "-1"]),
         ({"grid": {"alpha": [-2.0]}}, ["alpha", "-2"]),
         ({"iterations": -1}, ["iterations", "-1"]),

@@ -57,7 +57,9 @@ def mse(predict: Predict) -> Loss:
     def loss(params: Params, batch: Batch) -> Float[Array, ""]:
         y, target = predict(params, batch.x), jnp.asarray(batch.y)
         if y.shape != target.shape:  # would broadcast
-            raise DataError(f"mse: predictions must have the shape {target.shape}; got {y.shape}")
+            raise DataError(
+                f"mse: predictions must have the shape of the targets, {target.shape}; got {y.shape}"
+            )
         error = y - target
         return masked_mean(jnp.sum(error**2, axis=range(1, error.ndim)), batch.mask)
 
