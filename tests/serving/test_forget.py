@@ -233,7 +233,7 @@ def test_a_method_without_memories_has_nothing_to_forget(tmp_path):
 def test_every_checkpoint_of_a_run_forgets_and_the_run_goes_on(done, tmp_path, caplog, capsys):
     folder, config, job = done
     run = Path(shutil.copytree(folder, tmp_path / "run"))
-    like = jax.eval_shape(job.first)
+    like = job.execution.shapes()
     read = lambda: _states(run, like)
     before = read()
     [task] = [4]

@@ -115,7 +115,7 @@ def test_a_run_starts_from_the_parameters_of_another(tmp_path, capsys):
     jax.tree.map(near, moml.load(tmp_path / "two").params, start)  # eta is next to nothing
     other = replace(SMALL, problem=Sine(hidden=(6,)))
     with pytest.raises(
-        ConfigError, match=r"another network: body/0/weight \[5, 1\], and .* \[6, 1\]"
+        ConfigError, match=r"must be the same: body/0/weight \[6, 1\]; got .* \[5, 1\]"
     ):
         runs.train(other, tmp_path / "three", source=tmp_path / "one")
     assert not (tmp_path / "three").exists()

@@ -293,7 +293,7 @@ def bad(name):
         return (
             columns | {"user": np.arange(len(columns["y"]))},
             [],
-            "must have 2 rows to be held out",
+            "must have 2 rows",
         )
     if name == "one class":
         return columns | {"y": np.full(len(columns["y"]), "same")}, [], "one class, 'same'"

@@ -58,7 +58,7 @@ def mse(predict: Predict) -> Loss:
         y, target = predict(params, batch.x), jnp.asarray(batch.y)
         if y.shape != target.shape:  # would broadcast
             raise DataError(
-                f"mse: predictions must have the shape of the targets, {target.shape}; got {y.shape}"
+                f"mse: predictions must have the targets' shape {target.shape}; got {y.shape}"
             )
         error = y - target
         return masked_mean(jnp.sum(error**2, axis=range(1, error.ndim)), batch.mask)

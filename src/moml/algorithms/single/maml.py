@@ -178,11 +178,12 @@ def meta_sgd(
     adaptation = by_steps(
         loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes="parameter"
     )
-    return _method(
+    made = _method(
         loss, adaptation, optimizer, n=n, k=k, tasks_per_step=tasks_per_step,
         inner_steps=inner_steps, hyper=rates(optimizer, eta=eta, alpha=alpha),
         independent_hessian=independent_hessian,
     )  # fmt: skip
+    return made._replace(options={**made.options, "step_sizes": "parameter"})
 
 
 @factory
