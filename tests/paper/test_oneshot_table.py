@@ -288,7 +288,7 @@ def test_the_command_from_end_to_end(tmp_path, monkeypatch, capsys):
         ("--images 28-pink", "28-pink"),
         ("--seeds 0", "seeds"),
         ("--dataset omniglot --data-dir {empty}", "no omniglot in"),
-        ("--data-dir {empty}/none", "no folder"),
+        ("--data-dir {empty}/none", "must be a folder"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, told, tmp_path, monkeypatch, capsys):
