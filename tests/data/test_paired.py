@@ -81,10 +81,10 @@ def test_unequal_classes_keep_their_shares():
 @pytest.mark.parametrize(
     "error, action, words",
     [
-        (ConfigError, lambda: paired_halves(Y, Z, 1, 0, 0), "clients must be .* from 2; given 1"),
-        (ConfigError, lambda: paired_halves(Y, Z, 4, 0, 0, a=1), "a must be .* from 2; given 1"),
-        (ConfigError, lambda: paired_halves(Y, Z, 4, -1, 0), "unseen must be .* from 0; given -1"),
-        (ConfigError, lambda: paired_shares(Y, Z, [Y, Y], 2, 0), "unseen must be .* to 1; given 2"),
+        (ConfigError, lambda: paired_halves(Y, Z, 1, 0, 0), "clients must be .* from 2; got 1"),
+        (ConfigError, lambda: paired_halves(Y, Z, 4, 0, 0, a=1), "a must be .* from 2; got 1"),
+        (ConfigError, lambda: paired_halves(Y, Z, 4, -1, 0), "unseen must be .* from 0; got -1"),
+        (ConfigError, lambda: paired_shares(Y, Z, [Y, Y], 2, 0), "unseen must be .* to 1; got 2"),
         (DataError, lambda: paired_halves(Y[:9], Z[:9], 4, 0, 0), "needs two classes"),
         (DataError, lambda: paired_halves(Y, Z[:200], 4, 0, 0), "10 classes, test rows of 2"),
         (

@@ -212,7 +212,7 @@ def test_what_cannot_be_run_is_said_before(places, monkeypatch):
     monkeypatch.setattr(run, "online", lambda places: ["now"])
     for words, told in (
         (["--method", "maml"], "maml has no rounds"),
-        (["--rounds", "-1"], "rounds must be a whole number from 0; given -1"),
+        (["--rounds", "-1"], "rounds must be a whole number from 0; got -1"),
         (["--resume"], "has no run to go on with"),
     ):
         with pytest.raises(ConfigError, match=told):

@@ -175,24 +175,24 @@ KINDS = {
     "pathological": ["--problem.partition", "pathological", "--problem.classes", 1],
 }
 LINES = {
-    "more in a round than there are": (["--tasks-per-step", 7], "tasks_per_step = 7 of only n = 6"),
+    "more in a round than there are": (["--tasks-per-step", 7], "must be at most n = 6; got 7"),
     "too few images of a class": (
         ["--problem.a", 40],
-        "a = 40 for 6 clients needs 140 rows of class 0, which has 60; at most a = 17",
+        "class 0 has 60 rows; 6 clients with a = 40 need 140 of it; a must be at most 17",
     ),
-    "too few test images": (["--problem.test-a", 9], "test part: a = 9 for 6 and 2 clients needs"),
-    "too many clients": (["--problem.n", 60], "60 clients are too many for the training part"),
+    "too few test images": (["--problem.test-a", 9], "6 and 2 clients with a = 9 need"),
+    "too many clients": (["--problem.n", 60], "training part: 60 clients are too many"),
     "too many shots": (
         ["--shots", 15],
-        "some of every client's test images to score on; the smallest has 15; given 15",
+        "some of every client's test images to score on; the smallest has 15; got 15",
     ),
     "no test images": (
         [*KINDS["dirichlet"], "--problem.smallest", 1, "--problem.concentration", 0.05,
          "--problem.n", 40],
-        "client 9 has 1 training rows, and so no test rows at all; take fewer clients, or larger",
+        "client 9 has 1 training rows, and so no test rows; take fewer clients, or larger",
     ),
     "one test image": (
-        [*KINDS["pathological"], "--problem.n", 250, "--shots", 1], "smallest has 1; given 1",
+        [*KINDS["pathological"], "--problem.n", 250, "--shots", 1], "smallest has 1; got 1",
     ),
     "more clients than images": (
         [*KINDS["pathological"], "--problem.n", 700], "702 clients, but there are only 600 rows",
@@ -200,7 +200,7 @@ LINES = {
     "too unlike": (
         [*KINDS["dirichlet"], "--problem.concentration", 0.02, "--problem.n", 30,
          "--problem.smallest", 1],
-        "1,000 draws at concentration (alpha) 0.02: at best the smallest of 32 clients had 0 rows",
+        "concentration (alpha) 0.02: the smallest of 32 clients must have 1 rows; got 0 at best",
     ),
     "classes that are not there": (
         ["--problem.classes", 11], "problem.classes must be a whole number from 1 to 10",

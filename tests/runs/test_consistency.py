@@ -49,7 +49,7 @@ def refused(part, error=ConfigError):
     ],
 )
 def test_another_configuration_is_refused(tmp_path, monkeypatch, change, told):
-    monkeypatch.setattr(runs, "resolved", lambda config: config)  # what takes time
+    monkeypatch.setattr(runs, "resolved", lambda config, plan: config)  # what takes time
     config = lambda group: replace(CONFIG, **change) if group.process else CONFIG
     words = refused(lambda group: runs.train(config(group), tmp_path / "run", group=group))
     assert words.startswith(told) and words.endswith(": all need the same command")
@@ -97,7 +97,7 @@ def test_another_command_is_refused():
 
 
 def test_data_that_one_process_does_not_find(tmp_path, monkeypatch):
-    def resolved(config):
+    def resolved(config, plan):
         if config.seed:
             raise DataError("there is no table here")
         return config

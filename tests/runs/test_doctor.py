@@ -44,4 +44,4 @@ def test_data_sets_are_found_by_their_names(monkeypatch, tmp_path):
     assert told["data: cifar100"] == str(tmp_path / "cifar-100-binary")
     assert told["data: cifar10"] == told["data: omniglot"] == f"not in {tmp_path}"
     monkeypatch.setenv("MOML_DATA", str(tmp_path / "nowhere"))
-    assert "nowhere is no folder" in dict(doctor.facts())["data sets"]
+    assert "MOML_DATA must be a folder" in dict(doctor.facts())["data sets"]

@@ -165,7 +165,7 @@ def test_an_error_of_one_while_the_other_waits_for_its_sum(tmp_path, cache):  # 
     [
         (["--processes", "2", "--process", "1", "--wait", "0"], "wait must be above 0 seconds"),
         (["--processes", "2"], "several processes need both"),
-        (["--devices", "0"], "devices must be a whole number from 1; given 0"),
+        (["--devices", "0"], "devices must be a whole number from 1; got 0"),
         (["--cluster", "--process", "1"], "--cluster finds out"),
     ],
 )

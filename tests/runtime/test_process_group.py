@@ -241,7 +241,7 @@ def test_no_address(words):
         ({"processes": 2}, "need both --processes and --process"),
         ({"process": 0}, "need both --processes and --process"),
         ({"coordinator": "127.0.0.1:9"}, "need both --processes and --process"),
-        ({"processes": 2, "process": 2}, "from 0 to 1; given 2"),
+        ({"processes": 2, "process": 2}, "from 0 to 1; got 2"),
         ({"processes": 0, "process": 0}, "processes must be a whole number from 1"),
         ({"processes": 2, "process": 0, "wait": 0.0}, "wait must be above 0"),
         ({"processes": 2, "process": 1, "wait": math.inf}, "up to a day; got inf"),

@@ -258,9 +258,9 @@ def test_refused(tmp_path):
         with pytest.raises(ConfigError, match=said):
             check(replace(SINE, method=method, memory="disk"))
         check(replace(SINE, method=method))
-    with pytest.raises(ConfigError, match="memory must be one of ram, disk; given 'cloud'"):
+    with pytest.raises(ConfigError, match="memory must be one of ram, disk; got 'cloud'"):
         check(replace(SINE, memory="cloud"))
     with pytest.raises(ConfigError, match="memory_dir needs memory = disk; got memory = ram"):
         check(replace(SINE, memory_dir="there"))
-    with pytest.raises(ConfigError, match="a sweep has its memories in RAM"):
+    with pytest.raises(ConfigError, match="memory must be ram in a sweep; got disk"):
         sweep_run(replace(SINE, memory="disk"), tmp_path, {}, 2)

@@ -24,6 +24,7 @@ from moml.config.problems import (
 )
 from moml.errors import ConfigError, check_count
 from moml.methods import factory_of, method
+from moml.types import Record
 
 T = TypeVar("T")
 Option = int | float | bool | str | None
@@ -271,16 +272,17 @@ def kind_of(problem: Problem) -> str:
     return next(kind for kind, type_ in PROBLEMS.items() if type(problem) is type_)
 
 
+def fields_of(config: Config) -> Record:
+    """All fields by name, those of the problem as problem.NAME and its kind as problem.kind."""
+    values = config.flat() | {"problem.kind": kind_of(config.problem)}
+    return values | {f"problem.{name}": v for name, v in vars(config.problem).items()}
+
+
 def changed(old: Config, new: Config) -> list[str]:
     """The names of the fields that differ.
 
     >>> changed(Config(Sine()), Config(Sine(noise=0.5), eta=0.01))
     ['eta', 'problem.noise']
     """
-
-    def flat(config: Config) -> dict[str, Any]:
-        values = config.flat() | {"problem.kind": kind_of(config.problem)}
-        return values | {f"problem.{name}": v for name, v in vars(config.problem).items()}
-
-    before, after = flat(old), flat(new)
+    before, after = fields_of(old), fields_of(new)
     return [name for name in after | before if before.get(name, ...) != after.get(name, ...)]

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from moml.config.config import Config, changed, kind_of
+from moml.config.config import Config, changed, fields_of
 from moml.config.toml import dump, parse
 from moml.config.toml import load as read_config
 from moml.errors import ConfigError, MomlError
@@ -14,7 +14,6 @@ from moml.storage.folder import versions
 from moml.types import Record
 
 log = logging.getLogger("moml")
-NOT_THERE = "not there"
 
 
 def write_record(folder: Path, config: Config, extra: Record) -> None:
@@ -56,18 +55,19 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
     path = folder / "config.toml"
     new = read_config(path)
     fields = changed(old, new)
+    before, after = fields_of(old), fields_of(new)
     for name in allow:
-        if _field(new, name) is _field(old, name) is NOT_THERE:
+        if name not in before | after:
             raise ConfigError(f"--allow-change {name}: there is no such field")
     for name in fields:
         if name not in allow:
             raise ConfigError(
-                f"{name} was {_field(old, name)} when this run began and is {_field(new, name)} in "
+                f"{name} was {before.get(name)} when this run began and is {after.get(name)} in "
                 f"{path}: put it back, or go on with --allow-change {name}"
             )
-    for name, before in record["versions"].items():
-        if (now := versions().get(name)) != before:
-            log.warning("%s is %s, it was %s: the last bits may differ", name, now, before)
+    for name, was in record["versions"].items():
+        if (now := versions().get(name)) != was:
+            log.warning("%s is %s, it was %s: the last bits may differ", name, now, was)
 
     def note() -> None:
         if fields:
@@ -75,15 +75,6 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
             write_record(folder, new, kept | {"changed": [*record.get("changed", []), fields]})
 
     return record, new, note
-
-
-def _field(config: Config, name: str) -> object:
-    if name == "problem.kind":
-        return kind_of(config.problem)
-    value: object = config
-    for part in name.split("."):
-        value = getattr(value, part, NOT_THERE)
-    return value
 
 
 def warn_of_forgotten(record: Record) -> None:
