@@ -27,7 +27,7 @@ def test_names_are_those_of_the_classes(tmp_path):
     names = [f"kind {i}" for i in range(10)]
     split_figure(Y, rows, tmp_path / "split", names)
     assert "kind 9" in (tmp_path / "split.svg").read_text()
-    with pytest.raises(DataError, match="9 names for 10 classes"):
+    with pytest.raises(DataError, match="as many as the 10 classes that occur; got 9"):
         split_figure(Y, rows, tmp_path / "split", names[:9])
 
 
