@@ -124,7 +124,7 @@ def run(places: Places, folder: Path, show: Callable[[Record], None]) -> None:
                 ask = time.monotonic() + wait
         show_new()
     if status != "finished:completed":
-        kind = Diverged if " diverged in round " in why else FlowerError
+        kind = Diverged if " diverged at round " in why else FlowerError
         end = f"the run ended as {status}: {why or 'no reason given'}"
         raise kind(f"{end}; {_hint(places, folder)}")
 
