@@ -1,6 +1,7 @@
 """The one law: data flows one way, and an import may only point left."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_predictor_stands_alone(path):
 
 def test_rooms_are_small():
     folders = {path.parent for path in FILES}
-    crowded = {folder.name: n for folder in folders if (n := len(list(folder.glob("*.py")))) > 16}
+    crowded = {folder.name: n for folder in folders if (n := len(list(folder.glob("*.py")))) > 15}
     assert not crowded
 
 
@@ -83,7 +84,10 @@ def test_import_is_light():
 def test_public_names_are_few_and_documented():
     assert len(moml.__all__) <= 32
     assert moml.__all__ == sorted(moml.__all__)
-    assert all((getattr(moml, name).__doc__ or "").strip() for name in moml.__all__)
+    for public in (getattr(moml, name) for name in moml.__all__):
+        assert (public.__doc__ or "").strip(), public
+        if inspect.isfunction(public):
+            assert all(word in public.__doc__ for word in ("Parameters", "Returns", ">>>")), public
 
 
 @pytest.mark.parametrize("name", moml.methods.METHODS)

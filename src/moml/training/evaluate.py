@@ -135,6 +135,13 @@ def evaluate(
     Returns
     -------
     One loss a task.
+
+    >>> import jax, moml
+    >>> net = moml.mlp(1, 8, 1)
+    >>> loss, w = moml.mse(net.predict), net.init(jax.random.key(0))
+    >>> learner = moml.fit("maml", loss, w, moml.sine(), iterations=10)
+    >>> moml.evaluate(learner, loss, moml.unseen_sine(jax.random.key(1), n=3), shots=5).shape
+    (3,)
     """
     if not isinstance(tasks, Tasks):
         raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; got {type(tasks)}")

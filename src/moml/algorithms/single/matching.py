@@ -14,17 +14,32 @@ def match_beta(
     both_ways: bool = False,
     floor: float | None = None,
 ) -> float:
-    """beta so that the memory is as noisy as what a user will have: 2K / (shots + K).
+    """Choose beta so that a memory has the noise of the user's samples: 2K / (shots + K).
 
     An average with weight beta has the noise of K (2 - beta) / beta samples. Training with K
-    samples a visit prepares for users with K samples; a memory makes it prepare for `shots`. With
-    shots <= K memory does not pay, and beta = 1 (none). `both_ways` keeps more of each visit; the
-    same equation then has another root, up to twice as large.
+    samples a visit prepares for users with K samples; with a memory it prepares for `shots`. If
+    shots <= K, memory does not pay, and beta is 1. The rule assumes that S2 is drawn apart from S1.
 
-    Users who take several `steps` do better with less, the more so the more samples they have: the
-    rule to the power of 2 - 1 / steps. A small beta lags behind a moving w: never below 0.1, nor
-    below sqrt(3 / visits) where training visits a task `visits` = T B / n times in all. `floor`
-    overrides that. `moml reproduce shots --full` measures all of it.
+    Parameters
+    ----------
+    k
+        Samples in each of S1 and S3.
+    shots
+        Samples that a user will adapt on.
+    steps
+        Adaptation steps of a user. With several, the rule is taken to the power of 2 - 1 / steps.
+    visits
+        Visits of a task in the whole training, T B / n. Beta is at least sqrt(3 / visits): a
+        smaller one lags behind a moving w.
+    both_ways
+        Whether S1 and S3 swap roles. The same equation then has another root, up to twice as large.
+    floor
+        The least beta, instead of max(0.1, sqrt(3 / visits)).
+
+    Returns
+    -------
+    float
+        Beta, in (0, 1]. `moml reproduce shots --full` compares it with the best beta.
 
     >>> match_beta(k=1, shots=1), match_beta(k=5, shots=10)
     (1.0, 0.6666666666666666)
