@@ -57,6 +57,8 @@ METHODS: dict[str, Factory] = {
 def factory_of(method: str | Callable[..., Method]) -> Factory:
     """The factory of a name in `METHODS`, or the given function with its keywords checked."""
     if not isinstance(method, str):
+        if not callable(method):
+            raise ConfigError(f"method must be a name, a function or a Method; got {method!r}")
         return method if hasattr(method, "checked") else factory(method)
     if method not in METHODS:
         raise ConfigError(f"method must be one of {', '.join(METHODS)}; got {method!r}")

@@ -1,11 +1,14 @@
 """Optimizers with their learning rate inside, of eta, and of a server."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+import moml
 from moml.errors import ConfigError
 from moml.methods import METHODS, fedavg, maml, method, pfedme
 from moml.training.compose import compose, hyper_of
@@ -63,3 +66,33 @@ def test_compose_takes_a_name_a_function_or_a_method():
         compose(named, loss, tasks, {"k": 2}, 10)
     with pytest.raises(ConfigError, match=r"method must be one of maml, .*; got 'mmol'"):
         method("mmol", loss)
+
+
+@pytest.mark.parametrize("name", ["maml", "fedavg"])
+def test_a_direction_is_refused(name):
+    with pytest.raises(ConfigError, match="must move against the gradient"):
+        method(name, loss, n=N, optimizer=optax.scale_by_adam())
+
+
+def test_what_gives_no_transformation_is_refused():
+    for wrong in (lambda: 3, lambda eta: 3):
+        with pytest.raises(ConfigError, match="optimizer must give an optax transformation"):
+            maml(loss, optimizer=wrong)
+
+
+def test_none_is_the_default():
+    assert maml(loss, eta=None, alpha=None).hyper == maml(loss).hyper
+
+
+def test_a_partial_is_a_factory():
+    world, two = sigmoid_world(), partial(maml, k=2)
+    assert compose(two, loss, world.tasks, {"eta": 0.3}, 10).k == 2
+    with pytest.raises(ConfigError, match=r"must return a moml\.parts\.Method"):
+        compose(lambda loss, *, n=None: None, loss, world.tasks, {}, 10)
+
+
+def test_a_schedule_of_eta_needs_eta():
+    net = moml.mlp(1, 4, 1)
+    given = moml.mse(net.predict), net.init(jax.random.key(0)), moml.sine()
+    with pytest.raises(ConfigError, match="schedule must use numbers of the method"):
+        moml.fit("maml", *given, optimizer=optax.adam(1e-3), schedule=moml.parts.decay_at(5))

@@ -137,6 +137,9 @@ def test_without_a_run_there_is_nothing_to_resume(tmp_path, capsys):
         code, _, error = call(capsys, "resume", folder)
         assert code == 2 and error == f"moml: {folder} holds no run: there is no run.json in it\n"
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "run.json").write_text('{"config": "", "versions": {}, "seed": 0}')
+    code, _, error = call(capsys, "resume", tmp_path)
+    assert code == 2 and "was written by an earlier version of moml, which is not read" in error
     (tmp_path / "run.json").write_text("[]")
     code, _, error = call(capsys, "resume", tmp_path)
     assert code == 2 and "cannot read" in error and "run.json" in error

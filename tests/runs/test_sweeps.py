@@ -114,12 +114,13 @@ def test_how_many_fit_is_what_the_compiler_says():
         (["--grid", "eta=.1,x"], "eta=.1,x"),
         (["--grid", "eta=.1", "eta=.2"], "eta is given twice"),
         (["--grid", "nosuch=1"], "nosuch"),
+        (["--grid", "seed=1,2"], "seed"),
         (["--grid", "beta=2"], "beta"),
         (["--grid", "eta=nan"], "eta"),
         (["--grid", "eta=.1", "--seeds", "0"], "seeds"),
         (["--memory-gb", "0"], "memory_gb"),
         (["--memory-gb", "nan"], "memory_gb"),
-        (["--method", "maml", "--grid", "beta=.1,.2"], "maml has no option 'beta'"),
+        (["--method", "maml", "--grid", "beta=.1,.2"], "lists for eta, alpha"),
     ],
 )
 def test_a_bad_grid_leaves_nothing_behind(words, told, tmp_path, capsys):

@@ -122,6 +122,30 @@ def test_everybody_can_be_forgotten_and_categories_that_stay_are_named(kept, tmp
     )
 
 
+@pytest.mark.parametrize("name", ["run", "models"])
+def test_a_folder_without_tasks_can_be_used_saved_and_rewritten(kept, tmp_path, name):
+    folder, rows = kept
+    place = Path(shutil.copytree(folder / name, tmp_path / name))
+    table = json.loads((place / "table.json").read_text())
+    last, everyone = table["trained"][0], [*load_table_run(place).tasks.places]
+    forget(place, [id_ for id_ in everyone if name == "run" or id_ != last])
+    if name == "models":
+        forget(place, [last])  # there is no file of it any more, but its id
+    run = load_table_run(place)
+    assert not run.tasks.places
+    saved = run.save(tmp_path / "saved")
+    np.testing.assert_array_equal(answers(place, rows), saved.predict(rows).columns["prediction"])
+
+
+def test_an_export_that_was_imported_can_be_rewritten(kept, tmp_path):
+    folder, _ = kept
+    place = Path(shutil.copytree(folder / "export", tmp_path / "export"))
+    (place / "__pycache__").mkdir()
+    (place / "__pycache__" / "moml_serve.cpython-311.pyc").write_bytes(b"compiled")
+    forget(place, [WHO])
+    assert WHO not in known(place) and not (place / "__pycache__").exists()
+
+
 def test_mistakes_change_nothing(kept, tmp_path):
     folder, _ = kept
     place = Path(shutil.copytree(folder / "run", tmp_path / "run"))

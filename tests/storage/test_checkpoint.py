@@ -420,3 +420,16 @@ def test_killed_at_random_moments(tmp_path):
             child.kill()
         found = int(python(COMMON + "print(check())", tmp_path).stdout)
         assert found >= saved
+
+
+def test_rewriting_removes_a_damaged_one_and_changes_the_others(tmp_path):
+    filled(tmp_path, 1, 2, 3)
+    file = next(
+        path for path in (tmp_path / f"{3:010d}").iterdir() if path.suffix == ".safetensors"
+    )
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with Checkpoints(tmp_path, 9) as checkpoints:
+        doubled = lambda state: state | {"w": 2 * state["w"]}
+        assert checkpoints.rewrite(small(), doubled) == [3]
+        assert checkpoints.steps() == [1, 2]
+    same_bytes(load(tmp_path).state, doubled(small(2)))

@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import Any, NamedTuple, TypeVar
 
 from moml.algorithms.parts import memory as memories
+from moml.algorithms.parts.optimizer import check_descends
 from moml.algorithms.signature import Adaptation, checked, keywords, parameters, sections, unknown
 from moml.errors import ConfigError
 from moml.types import Algorithm, Hyper, Memory
@@ -111,7 +112,8 @@ def factory(function: F) -> F:
     callable
         The same function with checks; `moml.fit` takes it in place of a name.
     """
-    name = function.__name__.replace("_", "-")
+    named = getattr(function, "func", function)  # of a partial
+    name = getattr(named, "__name__", "method").replace("_", "-")
     known = keywords(function)
 
     @wraps(function)
@@ -119,11 +121,17 @@ def factory(function: F) -> F:
         for option in given:
             if option not in known:
                 raise unknown(name, option, known)
+        default = lambda o: not (known[o].optional or known[o].required)
+        given = {o: v for o, v in given.items() if v is not None or not default(o)}
         for option, keyword in known.items():
             if keyword.required and option not in given:
                 raise ConfigError(f"{name} needs {option}: {keyword.help or 'it has no default'}")
         values = {o: checked(o, known[o], value) for o, value in given.items()}
+        if values.get("optimizer") is not None:
+            check_descends(values["optimizer"])
         made = function(loss, **values)
+        if not isinstance(made, Method):
+            raise ConfigError(f"{name} must return a moml.parts.Method; got {made!r}")
         if "eta" in given and not hasattr(made.hyper, "eta"):
             raise ConfigError(BOTH)
         used = {option: keyword.default for option, keyword in known.items()} | values

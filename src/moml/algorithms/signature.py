@@ -101,7 +101,8 @@ def keywords(factory: Callable[..., Any]) -> Mapping[str, Keyword]:
     >>> keywords(mine)["beta"].allowed.text
     'in (0, 1]'
     """
-    hints, texts = get_type_hints(factory, include_extras=True), parameters(factory.__doc__ or "")
+    function = getattr(factory, "func", factory)  # of a partial
+    hints, texts = get_type_hints(function, include_extras=True), parameters(function.__doc__ or "")
     found = {}
     for name, parameter in inspect.signature(factory).parameters.items():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -138,7 +139,7 @@ def checked(name: str, keyword: Keyword, value: Any) -> Any:
     ):
         number = allowed.kind is float and not allowed.text.startswith("a number")
         raise ConfigError(
-            f"{name} must be {'a number ' if number else ''}{allowed.text}; got {value!r}"
+            f"{name} must be {'a number, ' if number else ''}{allowed.text}; got {value!r}"
         )
     if not allowed.holds(value):
         raise ConfigError(f"{name} must be {allowed.text}; got {value!r}")

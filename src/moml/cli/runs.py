@@ -45,7 +45,7 @@ class Sweep:
     out: Path
     """Folder of the sweep."""
     grid: tuple[str, ...] = ()
-    """Values of eta, beta, alpha, gamma: eta=.002,.005 beta=.1,.3"""
+    """Values of the method's numbers, such as eta=.002,.005 beta=.1,.3"""
     seeds: int = 5
     """Trainings of each point of the grid; from 1."""
     memory_gb: float | None = None

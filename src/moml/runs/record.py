@@ -14,11 +14,13 @@ from moml.storage.folder import versions
 from moml.types import Record
 
 log = logging.getLogger("moml")
+FORMAT = 2  # of run.json; version 0.1 wrote none
 
 
 def write_record(folder: Path, config: Config, extra: Record) -> None:
     """Write config.toml, for people to read and to edit, and last run.json, which marks a run."""
-    record = {"config": dump(config), "versions": versions(), "seed": config.seed} | extra
+    about = {"format": FORMAT, "config": dump(config), "versions": versions()}
+    record = about | {"seed": config.seed} | extra
     write_text(dump(config), folder / "config.toml")
     write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
 
@@ -37,12 +39,15 @@ def record_of(folder: Path) -> tuple[Record, Config]:
     """The record and the configuration that a run was started with."""
     try:
         record = json.loads((folder / "run.json").read_text())
+        if record.get("format") != FORMAT:
+            old = "an earlier" if "format" not in record else "another"
+            raise ConfigError(f"{folder} was written by {old} version of moml, which is not read")
         return record, parse(record["config"], str(folder / "run.json"))
     except FileNotFoundError as error:
         raise ConfigError(f"{folder} holds no run: there is no run.json in it") from error
     except MomlError:
         raise
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
 
 
@@ -71,7 +76,11 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
 
     def note() -> None:
         if fields:
-            kept = {key: record[key] for key in record if key not in ("config", "versions", "seed")}
+            kept = {
+                key: record[key]
+                for key in record
+                if key not in ("format", "config", "versions", "seed")
+            }
             write_record(folder, new, kept | {"changed": [*record.get("changed", []), fields]})
 
     return record, new, note

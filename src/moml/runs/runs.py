@@ -34,7 +34,8 @@ def resolved(config: Config, plan: Plan | None = None) -> Config:
     plan = plan_of(config) if plan is None else plan
     used = hyper_of(plan.method, plan.built.init(init_key(0)), {})
     options = {name: plan.method.options[name] for name in options_of(config.method)}
-    options |= {name: float(str(np.asarray(v))) for name, v in used._asdict().items()}
+    numbers = {name: float(str(np.asarray(v))) for name, v in used._asdict().items()}
+    options |= {name: number for name, number in numbers.items() if name in options}
     place = None if config.memory_dir is None else str(Path(config.memory_dir).resolve())
     return replace(config, options=options, memory_dir=place)
 

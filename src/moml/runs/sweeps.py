@@ -87,8 +87,8 @@ def sweep_run(
     check_count("seeds", seeds)
     if config.memory == "disk":
         raise ConfigError("memory must be ram in a sweep; got disk, which moml train takes")
-    settings = grid_of(grid, seeds)
     plan = plan_of(config)
+    settings = grid_of(grid, seeds, plan.method.hyper._asdict())
     config = resolved(config, plan)
     stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, sizes_of(config))  # checks
     with Lock(writable_folder(folder)):

@@ -28,9 +28,8 @@ def network_card(run: Path) -> tuple[Record, dict[str, np.ndarray]]:
         raise ConfigError(f"{run} has the network {config.problem.model}; {CAN}")  # type: ignore[union-attr]
     if config.method == "protonet":
         raise ConfigError(f"{run} is of the method protonet; {CAN}")
-    last = read(run / "metrics.jsonl")[-1]
     card, arrays = described(config, load(run), _shift(config))
-    return card | {"scores": [last]}, arrays
+    return card | {"scores": read(run / "metrics.jsonl")[-1:]}, arrays
 
 
 def described(

@@ -77,16 +77,18 @@ def _rewrite(folder: Path, work: Path, tasks: dict[str, None], interrupted: bool
     new = work / "new"
     removed = {f"tasks/{Path(index[id_]['file']).name}" for id_ in tasks if id_ in index}
     skip = lambda at, names: [
-        n for n in names if (Path(at) / n).relative_to(folder).as_posix() in removed | CHANGED
+        n
+        for n in names
+        if n == "__pycache__" or (Path(at) / n).relative_to(folder).as_posix() in removed | CHANGED
     ]
     shutil.copytree(folder, new, ignore=skip)
     others = lambda ids: [id_ for id_ in ids if id_ not in tasks]
     lists = {key: others(about[key]) for key in ("trained", "held_out") if key in about}
     write_text(dumps(about | lists, indent=1) + "\n", new / name)
-    if index:
+    if (folder / "index.json").exists():
         kept = {id_: index[id_] for id_ in others(index)}
         write_text(dumps(kept, indent=1) + "\n", new / "index.json")
-    if ids:
+    if (folder / "tasks.json").exists():
         stay = np.array([i for i, id_ in enumerate(ids) if id_ not in tasks], int)
         write_ids(new, others(ids), [stored["rows"][i] for i in stay])
         for file in ARRAYS:

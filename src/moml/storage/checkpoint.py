@@ -183,6 +183,7 @@ class Checkpoints:
         """
         self.clear()
         self.load(like)  # raises if none is good
+        self._bad.clear()  # they are removed below, not by the first write
         bad = []
         for step in self.steps():
             try:

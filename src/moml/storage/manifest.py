@@ -60,9 +60,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def _names(folder: Path) -> list[str]:
-    """Every file below a folder but the manifest, by its relative path."""
+    """Every file below a folder but the manifest and Python's cache, by its relative path."""
     files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return sorted({path.relative_to(folder).as_posix() for path in files} - {NAME})
+    inside = (path.relative_to(folder) for path in files)
+    return sorted({p.as_posix() for p in inside if "__pycache__" not in p.parts} - {NAME})
 
 
 def _measure(path: Path, sync: bool = False) -> dict[str, str | int]:

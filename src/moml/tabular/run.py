@@ -173,7 +173,9 @@ class TableRun:
         -------
         The same run, opened from that folder.
         """
-        return self.with_tasks([*self.tasks.places], self.tasks.blocks(), store.free_place(out))
+        ids, no_rows = [*self.tasks.places], jax.tree.map(lambda leaf: leaf[:0], self.model.start())
+        blocks = self.tasks.blocks() if ids else iter([(no_rows, np.zeros(0, int))])
+        return self.with_tasks(ids, blocks, store.free_place(out))
 
     def rows(self, data: Source, *, weighted: bool = False) -> Rows:
         """Encode a table that has the target, and the order and weight where the run has them."""

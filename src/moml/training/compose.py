@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from moml.algorithms.method import BOTH, Factory, Method
+from moml.algorithms.parts.schedule import Schedule
 from moml.algorithms.signature import NUMBER, checked, keywords, unknown
 from moml.errors import ConfigError, DataError
 from moml.methods import METHODS, factory_of
@@ -100,6 +101,14 @@ def start(chosen: Method, tasks: Tasks) -> Callable[[Params, Key, Hyper], State]
         return fill(state, fill_key(key), hyper)
 
     return first
+
+
+def check_schedule(schedule: Schedule, hyper: Hyper) -> None:
+    """Raise unless a schedule uses numbers that there are: eta is none of a whole optimizer."""
+    try:
+        jax.eval_shape(schedule, hyper, jax.ShapeDtypeStruct((), jnp.int32))
+    except AttributeError as error:
+        raise ConfigError(f"schedule must use numbers of the method: {error}") from error
 
 
 def check_adapts(chosen: Method, params: Params, hyper: Hyper) -> None:

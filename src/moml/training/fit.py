@@ -15,6 +15,7 @@ from moml.runtime import simulate
 from moml.training.check import check_loss, check_params
 from moml.training.compose import (
     check_adapts,
+    check_schedule,
     check_start,
     compose,
     described,
@@ -139,6 +140,7 @@ def fit(
     program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule))
 
     check_adapts(chosen, params, hyper)
+    check_schedule(schedule, hyper)
     key = run_key(seed)
     first = jax.jit(start(chosen, tasks))
     if state is None:

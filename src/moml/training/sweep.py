@@ -18,6 +18,7 @@ from moml.runtime import simulate
 from moml.training.check import check_loss, check_params
 from moml.training.compose import (
     check_adapts,
+    check_schedule,
     check_start,
     compose,
     hyper_of,
@@ -112,7 +113,7 @@ def sweep(
     seeds
         Number of seeds of each combination.
     grid
-        Values of hyper-parameters, by name (eta, beta, alpha, gamma).
+        Values of the method's traced numbers (eta, beta, ...), by name.
     iterations
         Of each member; 0 gives the untrained networks, a control.
     programs, models
@@ -147,7 +148,9 @@ def sweep(
     if programs is None:
         run = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
         programs = Programs(jax.jit(jax.vmap(first_state(chosen, init, tasks))), run)
-    check_adapts(chosen, example, jax.tree.map(lambda leaf: leaf[0], hyper))
+    one = jax.tree.map(lambda leaf: leaf[0], hyper)
+    check_adapts(chosen, example, one)
+    check_schedule(schedule, one)
     seeds_, keys = seeds_and_keys(settings)
     begun = programs.first(seeds_, keys, hyper)
     if models is not None:

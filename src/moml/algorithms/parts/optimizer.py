@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int, PyTree
 
+from moml.errors import ConfigError
 from moml.types import Hyper, Meta, Scalar, State
 
 OPTIMIZERS = {"sgd": optax.sgd, "adam": optax.adam}
@@ -16,6 +18,32 @@ Optimizer = str | optax.GradientTransformation | Callable[[Scalar], optax.Gradie
 def has_rate(optimizer: Optimizer) -> bool:
     """Whether an optimizer is a whole transformation: its learning rate is not eta then."""
     return isinstance(optimizer, optax.GradientTransformation)
+
+
+def check_descends(optimizer: Optimizer) -> None:
+    """Raise unless an optimizer moves against the gradient, as `optax.adam` does.
+
+    >>> check_descends(optax.scale_by_adam())
+    Traceback (most recent call last):
+        ...
+    moml.errors.ConfigError: optimizer must move against the gradient, such as optax.adam(1e-3); \
+got one that follows it: chain it with optax.scale_by_learning_rate(rate)
+    """
+    if isinstance(optimizer, str):
+        return
+    try:
+        with jax.ensure_compile_time_eval():  # a method may be composed inside a program
+            made = optimizer if has_rate(optimizer) else optimizer(1.0)
+            one = jnp.ones(())
+            move, _ = optax.with_extra_args_support(made).update(one, made.init(one), one)
+            climbs = bool(jax.device_get(move) > 0)
+    except (TypeError, AttributeError) as error:
+        raise ConfigError(f"optimizer must give an optax transformation: {error}") from error
+    if climbs:
+        raise ConfigError(
+            "optimizer must move against the gradient, such as optax.adam(1e-3); got one that "
+            "follows it: chain it with optax.scale_by_learning_rate(rate)"
+        )
 
 
 def rates(optimizer: Optimizer, *, eta: float, **others: float) -> Hyper:

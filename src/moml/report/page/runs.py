@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from moml.config.config import Config, classifies, kind_of
 from moml.config.problems import Problem, Table
-from moml.errors import CheckpointError, ConfigError, DataError, check_count
+from moml.errors import CheckpointError, ConfigError, DataError, MomlError, check_count
 from moml.methods import summary as summary
 from moml.runs.record import record_of
 from moml.storage.folder import in_use
 from moml.storage.manifest import verify
 from moml.storage.metrics import FIELDS, read
+from moml.tabular.store import read_about
 from moml.training.sweep import grid_of
 from moml.types import Record
 
@@ -207,9 +208,11 @@ def _tabled(folder: Path, name: str) -> Tabled:
         raise CheckpointError(f"{folder} is damaged: {wrong}")
     try:
         load = lambda file: json.loads((folder / file).read_text(encoding="utf-8"))
-        about, rows = load("table.json"), load("evaluation.json")
+        about, rows = read_about(folder), load("evaluation.json")
         adapted = (folder / "index.json").exists()
         tasks = len(load("index.json") if adapted else load("tasks.json")["ids"])
+    except MomlError:
+        raise
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"{folder} cannot be read: {error}") from error
     state = State("good", "personal models" if adapted else "finished")
