@@ -15,6 +15,7 @@ from tests.support.processes import cache  # noqa: F401
 SEED = 7  # an experiment is built once in a process, and here with float32
 
 
+@pytest.mark.slow  # the one with TLS goes the same way
 def test_a_federation_in_plain_text(tmp_path, cache, capsys):  # noqa: F811
     config = small(carried=True, iterations=4, seed=SEED)
     with federation(tmp_path / "fed", cache, config, "--nodes", 2) as fed:
