@@ -281,9 +281,8 @@ def _read(
     if problem := usable(info):
         raise CheckpointError(problem)
     arrays = read_shared(folder, mapped) | read_arrays(folder / STATE, mapped=mapped)
-    state = jax.tree.unflatten(
-        jax.tree.structure(like), [arrays.get(at) for at in leaf_paths(like)]
-    )
+    found = [arrays.get(path) for path in leaf_paths(like)]
+    state = jax.tree.unflatten(jax.tree.structure(like), found)
     _check_leaves(leaf_specs(state), like)  # rows of the last processes may be missing
     return Saved(step, state, info, score)
 
