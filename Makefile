@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO ?= demo
 
-.PHONY: demo test test-slow test-kill test-flower lint bench bench-tables docs build clean
+.PHONY: demo test test-slow test-kill test-flower lint bench bench-seconds bench-tables docs build clean
 
 demo: .venv/.demo
 	$(BIN)/moml demo --out $(DEMO)
@@ -29,6 +29,9 @@ lint: .venv/.test
 
 bench: .venv/.bench
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+bench-seconds: .venv/.bench-tables
+	$(BIN)/python benchmarks/bench_seconds.py
 
 bench-tables: .venv/.bench-tables
 	$(BIN)/python benchmarks/tables/bench.py --out docs/results/tables.txt
@@ -56,7 +59,7 @@ clean:
 	$(PIP) --editable ".[docs]" && touch $@
 
 .venv/.bench: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[report,flower]" torch==2.13.0 pyarrow && touch $@
+	$(PIP) --editable ".[report,flower,bench,table]" torch==2.13.0 && touch $@
 
 .venv/.bench-tables: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[bench,table]" && touch $@
+	$(PIP) --editable ".[bench,table,report]" && touch $@

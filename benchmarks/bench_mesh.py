@@ -24,10 +24,9 @@ import jax.numpy as jnp
 import clients
 from common import LOSS, NET, interleave, machine, many_sines
 from moml.methods import method
-from moml.runtime import sharded
+from moml.runtime import sharded, simulate
 from moml.runtime.account import all_reduced
 from moml.runtime.mesh import mesh, task_data
-from moml.runtime.simulate import compiled, stretch
 from moml.types import Algorithm, Hyper, Tasks
 
 STEP = jax.tree.map(jnp.float32, Hyper(eta=0.005, beta=0.3, alpha=0.01))
@@ -52,18 +51,21 @@ def steps() -> None:
     print(f"{'us a step':38}{'plain':>10}{'mesh':>10}{'d':>10}{'bytes summed':>14}")
     for name, (algorithm, tasks, init, hyper, length) in cases().items():
         key, params = jax.random.key(1), init(jax.random.key(0))
-        data, run = task_data(tasks, one), sharded.program(algorithm, tasks, one)
+        data, run = task_data(tasks, one), sharded.program(algorithm, one)
         state = sharded.first(algorithm, one)(params, hyper)
-        given = (data, key, jnp.int32(0), hyper)
+        given = (data, sharded.without_data(tasks), key, jnp.int32(0), hyper, jnp.int32(length))
         onto = run.lower(state, *given, length).compile()
-        off = compiled(stretch(algorithm, tasks))
+        off = simulate.program(algorithm)
         both = {"mesh": state, "plain": jax.jit(algorithm.init)(params, hyper)}
 
-        def turn(side: str, *, onto=onto, off=off, both=both, given=given, length=length) -> None:
+        def turn(
+            side: str, *, onto=onto, off=off, both=both, given=given, length=length, tasks=tasks,
+            key=key, hyper=hyper,
+        ) -> None:  # fmt: skip
             if side == "mesh":
                 both[side] = onto(both[side], *given)[0]
             else:
-                both[side] = off(both[side], given[1], 0, given[3], length)[0]
+                both[side] = off(both[side], tasks, key, 0, hyper, length, length)[0]
             jax.block_until_ready(both[side])
 
         sides = {side: lambda side=side, turn=turn: turn(side) for side in both}

@@ -19,12 +19,12 @@ from common import (
     advance,
     interleave,
     machine,
+    program_of,
     ratio,
     sine_method,
     table,
     training,
 )
-from moml.runtime.simulate import compiled, stretch
 from moml.tasks.sine import sine
 from moml.types import Algorithm, Hyper, Tasks
 
@@ -43,7 +43,7 @@ def sweep(algorithm: Algorithm, tasks: Tasks) -> tuple[Callable[[], None], int]:
     hyper = Hyper(eta=eta, beta=beta, alpha=jnp.full(members, HYPER.alpha))
     keys = jax.vmap(jax.random.key)(seeds)
     state = jax.jit(jax.vmap(algorithm.init))(jax.vmap(NET.init)(keys), hyper)
-    return advance(compiled(stretch(algorithm, tasks), members=True), state, keys, hyper), members
+    return advance(program_of(algorithm, tasks, members=True), state, keys, hyper), members
 
 
 def main() -> None:

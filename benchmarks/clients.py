@@ -15,7 +15,7 @@ from moml.data.images.sets import load
 from moml.errors import DataError
 from moml.methods import method
 from moml.models import cross_entropy, mlp
-from moml.runtime.simulate import compiled, stretch
+from moml.runtime import simulate
 from moml.tasks.clients import from_rows
 from moml.tasks.sampler import draw
 from moml.types import Algorithm, Hyper, Tasks
@@ -99,12 +99,12 @@ def setting(clients: int) -> Setting:
 def our_side(name: str, s: Setting, **options: Any) -> Any:
     """A call runs some rounds from where the last call ended, and gives the model."""
     algorithm = ours(name, s.clients, **options)
-    program = compiled(stretch(algorithm, s.tasks))
+    program = simulate.program(algorithm)
     state, done = jax.jit(algorithm.init)(NET.init(jax.random.key(0)), HYPER), 0
 
     def call(rounds: int) -> Any:
         nonlocal state, done
-        state, _ = program(state, jax.random.key(KEY), done, HYPER, rounds)
+        state, _ = program(state, s.tasks, jax.random.key(KEY), done, HYPER, rounds, rounds)
         done += rounds
         return jax.block_until_ready(state.meta)
 

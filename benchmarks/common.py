@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from moml.methods import method
 from moml.models import mlp, mse
-from moml.runtime.simulate import compiled, stretch
+from moml.runtime import simulate
 from moml.tasks.sine import sine
 from moml.types import Algorithm, Hyper, Tasks
 
@@ -67,7 +67,15 @@ def sine_method(name: str, tasks: Tasks, **options: Any) -> Algorithm:
 
 def training(algorithm: Algorithm, tasks: Tasks, hyper: Hyper = HYPER) -> Callable[[], None]:
     """One run of `algorithm`: a call trains it for another chunk."""
-    return train_by(compiled(stretch(algorithm, tasks)), algorithm, hyper)
+    return train_by(program_of(algorithm, tasks), algorithm, hyper)
+
+
+def program_of(algorithm: Algorithm, tasks: Tasks, *, members: bool = False) -> Callable[..., Any]:
+    """The program for these tasks: (state, key, start, hyper, length) -> (state, info)."""
+    program = simulate.program(algorithm, members=members)
+    return lambda state, key, start, hyper, length: program(
+        state, tasks, key, start, hyper, length, length
+    )
 
 
 def train_by(program: Any, algorithm: Algorithm, hyper: Hyper) -> Callable[[], None]:

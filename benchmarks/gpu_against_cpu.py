@@ -13,7 +13,7 @@ import moml
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.runtime import simulate
 from moml.training.compose import init_key
-from moml.training.evaluate import errors_on
+from moml.training.evaluate import on_query, scores_on
 
 NET = moml.mlp(1, 40, 40, 1)
 LOSS = moml.mse(NET.predict)
@@ -52,18 +52,18 @@ def same_numbers(gpu, cpu):
 def time_members(members, length=1000):
     """Seconds per iteration and run of `members` runs at once."""
     method = moml.methods.method("moml-v1", LOSS, n=25)
-    program = simulate.compiled(simulate.stretch(method.algorithm, moml.sine()), members=True)
+    program, tasks = simulate.program(method.algorithm, members=True), moml.sine()
     keys = jax.random.split(jax.random.key(0), members)
     hyper = jax.tree.map(
         lambda v: jnp.full(members, v), moml.Hyper(eta=0.005, beta=0.3, alpha=0.01)
     )
     state = jax.jit(jax.vmap(lambda k, h: method.algorithm.init(NET.init(k), h)))(keys, hyper)
-    state, _ = program(state, keys, 0, hyper, length)
+    state, _ = program(state, tasks, keys, 0, hyper, length, length)
     jax.block_until_ready(state)
     best = float("inf")
     for repeat in range(1, 6):
         began = time.perf_counter()
-        state, _ = program(state, keys, repeat * length, hyper, length)
+        state, _ = program(state, tasks, keys, repeat * length, hyper, length, length)
         jax.block_until_ready(state)
         best = min(best, time.perf_counter() - began)
     return best / length / members
@@ -84,7 +84,8 @@ def main():
     seconds = time.perf_counter() - began
     unseen = moml.unseen_sine(jax.random.key(2023), 500)
     adapt = gradient_steps(LOSS, 10)
-    errors = many.each(errors_on(LOSS, adapt, unseen, jax.random.key(2024), shots=10, queries=100))
+    each = scores_on(on_query(LOSS), adapt, shots=10, queries=100)
+    errors = many.each(lambda meta, hyper: each(meta, hyper, unseen, jax.random.key(2024)))
     seeds = np.asarray(errors).mean(axis=1)
     print(f"moml, K = 1, 5 seeds, 40,000 iterations: error {seeds.mean():.3f} ± {seeds.std():.3f}, "
           f"{seconds:.1f} s with compilation")  # fmt: skip

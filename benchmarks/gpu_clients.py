@@ -19,7 +19,7 @@ import torch
 
 from clients import HYPER, KEY, NET, Setting, checked, ours, pictures, seconds_of, setting
 from common import machine
-from moml.runtime.simulate import compiled, stretch
+from moml.runtime import simulate
 
 METHODS = ("fedavg", "per-fedavg", "localmoml")
 GPU = jax.default_backend() == "gpu"
@@ -34,8 +34,8 @@ def measure(name: str, s: Setting, sampled: int | None = None) -> tuple[float, f
     algorithm = ours(name, s.clients, sampled)
     rounds = max(2, min(20, 4_000 // (sampled or s.clients)))  # in one call
     state = jax.jit(algorithm.init)(NET.init(jax.random.key(0)), HYPER)
-    given = lambda t: (jax.random.key(KEY), t, HYPER)
-    program = compiled(stretch(algorithm, s.tasks)).lower(state, *given(0), rounds).compile()
+    given = lambda t: (s.tasks, jax.random.key(KEY), t, HYPER, rounds)
+    program = simulate.program(algorithm).lower(state, *given(0), rounds).compile()
     held = [state]
     del state
 
@@ -46,7 +46,7 @@ def measure(name: str, s: Setting, sampled: int | None = None) -> tuple[float, f
     call(0)
     seconds = statistics.median(seconds_of(call, t * rounds) for t in (1, 2, 3)) / rounds
     need = program.memory_analysis()
-    return seconds, (need.argument_size_in_bytes + need.temp_size_in_bytes + s.x.nbytes) / 1e6
+    return seconds, (need.argument_size_in_bytes + need.temp_size_in_bytes) / 1e6
 
 
 def against(name: str, s: Setting) -> str:

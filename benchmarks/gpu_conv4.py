@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy as torch_cross_entropy
 from common import interleave, machine, ratio, table
 from moml.methods import method
 from moml.models import conv4, cross_entropy
-from moml.runtime.simulate import compiled, stretch
+from moml.runtime import simulate
 from moml.tasks.episodes import episodes
 from moml.tasks.sampler import draw, fetch
 from moml.types import Hyper
@@ -170,12 +170,14 @@ def torch_side(side: Callable[..., None], tasks: int, filters: int, steps: int) 
 def our_side(tasks: int, filters: int) -> Any:
     """A call trains ours for a chunk, fresh episodes drawn and gathered at every step."""
     net, maml, family = problem(tasks, filters)
-    program = compiled(stretch(maml.algorithm, family))
+    program = simulate.program(maml.algorithm)
     hyper = jax.tree.map(jnp.float32, Hyper(eta=ETA, alpha=ALPHA))
     held = {"state": jax.jit(maml.algorithm.init)(net.init(jax.random.key(0)), hyper), "step": 0}
 
     def call() -> None:
-        state, info = program(held["state"], jax.random.key(1), held["step"], hyper, CHUNK)
+        state, info = program(
+            held["state"], family, jax.random.key(1), held["step"], hyper, CHUNK, CHUNK
+        )
         held.update(state=state, step=held["step"] + CHUNK)
         jax.block_until_ready(info)
 

@@ -1,4 +1,4 @@
-"""The nouns of the library. All are pytrees; all but `Hyper` are NamedTuples.
+"""The nouns of the library. All are pytrees; all but `Hyper` and `Tasks` are NamedTuples.
 
 Letters follow the paper: `w` the meta-model, `v` an adapted point, `u` a memory, `alpha` the inner
 step size, `beta` the weight of the newest point in a memory, `eta` the outer step size,
@@ -6,10 +6,14 @@ step size, `beta` the weight of the newest point in a memory, `eta` the outer st
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from moml.errors import ConfigError, DataError
 
 Params = PyTree  # what a user's loss takes: any pytree of floating-point arrays
 Meta = PyTree  # what the outer loop learns: params, or params and step sizes
@@ -192,30 +196,71 @@ class Algorithm(NamedTuple):
     rows: PyTree = False  # a prefix of the state: True where leaves have a row of every task
 
 
-class Parts(NamedTuple):
-    """The data of tasks in blocks of ids, one block a device; see `moml.tasks.parts`.
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["index", "data"],
+    meta_fields=["n", "draw_from", "fetch_from", "full_from", "cut", "sized", "least", "ways"],
+)
+@dataclass(frozen=True, eq=False)
+class Tasks:
+    """A family of tasks: its arrays, apart from the functions that draw and fetch samples.
 
-    Whoever replaces the `fetch` of `Tasks` replaces these too.
-    """
-
-    # devices, which of them -> its arrays, alike in shape for all
-    cut: Callable[[int, int], PyTree]
-    # of these arrays, by place in a block
-    fetch: Callable[[PyTree, Int[Array, "*tasks"], PyTree], Batch]
-
-
-class Tasks(NamedTuple):
-    """A family of tasks: `n` of them, or a stream without end (None; ids are then random seeds).
+    A pytree with the arrays as leaves, so a compiled program takes tasks as an argument. Programs
+    are shared by tasks of equal shapes and equal functions.
 
     Drawing is split in two so that a long stretch can draw ahead and stay small: `draw` makes what
     is random (numbers, or row indices), `fetch` turns it into samples inside the step.
+
+    Parameters
+    ----------
+    n
+        Number of tasks; None for a stream without end, whose ids are random seeds.
+    draw_from
+        (index, key, ids [tasks], size) -> leaves [tasks, size, ...].
+    fetch_from
+        (data, ids, what was drawn) -> a `Batch`.
+    index, data
+        Arrays that `draw_from` and `fetch_from` read.
+    full_from
+        (index, data, ids) -> all samples of finite tasks, padded.
+    cut
+        (data, devices, which) -> the data of one device's block of tasks, as `fetch_from` takes it;
+        None: every device holds all data. Shapes are equal for all devices.
+    sized
+        Whether `index` is the number of samples of each task.
+    least
+        How many samples the smallest task has.
+    ways
+        Samples that one of a draw stands for: an episode's classes.
     """
 
     n: int | None
-    draw: Callable[[Key, Int[Array, " tasks"], int], PyTree]  # -> leaves [tasks, size, ...]
-    fetch: Callable[[Int[Array, "*tasks"], PyTree], Batch]
-    full: Callable[[Int[Array, " tasks"]], Batch] | None = None  # all the data of finite tasks
-    least: int | None = None  # how many samples the smallest of them has
-    ways: int = 1  # samples that one of a draw stands for: an episode's classes
-    sizes: Callable[[Int[Array, " tasks"]], Int[Array, " tasks"]] | None = None  # those of some
-    parts: Parts | None = None  # None: every device holds what `fetch` needs of all tasks
+    draw_from: Callable[[PyTree, Key, Int[Array, " tasks"], int], PyTree]
+    fetch_from: Callable[[PyTree, Int[Array, "*tasks"], PyTree], Samples]
+    index: PyTree = ()
+    data: PyTree = ()
+    full_from: Callable[[PyTree, PyTree, Int[Array, " tasks"]], Batch] | None = None
+    cut: Callable[[PyTree, int, int], PyTree] | None = None
+    sized: bool = False
+    least: int | None = None
+    ways: int = 1
+
+    def draw(self, key: Key, ids: Int[Array, " tasks"], size: int) -> PyTree:
+        """What is random of `size` samples of each of some tasks; leaves [tasks, size, ...]."""
+        return self.draw_from(self.index, key, ids, size)
+
+    def fetch(self, ids: Int[Array, "*tasks"], drawn: PyTree) -> Samples:
+        """The samples of some tasks that were drawn."""
+        return self.fetch_from(self.data, ids, drawn)
+
+    def full(self, ids: Int[Array, " tasks"]) -> Batch:
+        """All samples of some tasks, padded; the mask marks the real ones."""
+        if self.full_from is None:
+            raise DataError("tasks must have finite data; got tasks whose samples are drawn")
+        return self.full_from(self.index, self.data, ids)
+
+    def sizes(self, ids: Int[Array, " tasks"]) -> Int[Array, " tasks"]:
+        """The number of samples of some tasks."""
+        if not self.sized:
+            raise ConfigError("tasks must have known sizes, for weighted say; got tasks without")
+        return self.index[ids]

@@ -38,9 +38,9 @@ def test_all_others_are_scored_on_once():
     hyper = Hyper(eta=0.1, alpha=0.01)
 
     def each(seen):
-        given = {"shots": 2, "queries": None, "chunk": 2}
-        scores = scores_on(seen, adapt, from_rows(y, y, rows), jax.random.key(0), **given)
-        return np.asarray(jax.jit(scores)(jnp.zeros(()), hyper))
+        scores = scores_on(seen, adapt, shots=2, queries=None, most=7, chunk=2)
+        tasks = from_rows(y, y, rows)
+        return np.asarray(jax.jit(scores)(jnp.zeros(()), hyper, tasks, jax.random.key(0)))
 
     asked = lambda mine, support, query: jnp.sum(query.mask).astype(float)
     total = lambda mine, support, query: (

@@ -63,7 +63,7 @@ def test_other_data_are_refused():
     assert refused(part) == "process 1 has n = 24, process 0 n = 25: all need the same data"
     sized = lambda group: plans[0]._replace(
         built=plans[0].built._replace(
-            tasks=plans[0].built.tasks._replace(sizes=lambda ids: ids + group.process)
+            tasks=replace(plans[0].built.tasks, index=np.arange(25) + group.process, sized=True)
         )
     )
     part = lambda group: assert_same_data(group, sized(group), None)

@@ -23,6 +23,7 @@ from moml.runtime import sharded, simulate
 from moml.runtime.account import collectives
 from moml.runtime.mesh import gathered, mesh, spread, task_data
 from moml.tasks import from_arrays, from_rows, sine
+from moml.tasks.sine import as_drawn
 from moml.types import Algorithm, Batch, SampleSpec, Tasks
 from tests.algorithms.common import HYPER, World, class_world, data, features, loss, sigmoid_world
 
@@ -52,12 +53,12 @@ def _waves() -> World:
 def _stream() -> World:
     """Tasks without end: the seed of a task is the shift of its wave."""
 
-    def draw(key: Any, ids: Any, size: int) -> Batch:
+    def draw(index: Any, key: Any, ids: Any, size: int) -> Batch:
         x = jax.random.uniform(key, (len(ids), size, 1))
         shift = jax.vmap(lambda seed: jax.random.uniform(jax.random.key(seed), (1, 1)))(ids)
         return Batch(x, jnp.sin(x + jnp.broadcast_to(shift, x.shape)))
 
-    return _waves()._replace(tasks=Tasks(None, draw, lambda ids, samples: samples))
+    return _waves()._replace(tasks=Tasks(None, draw, as_drawn))
 
 
 def _classes() -> World:
@@ -154,18 +155,19 @@ def compiled(case: Case, world: World | None = None) -> Runs:
     there, hyper = mesh(case.devices), jax.tree.map(jnp.asarray, HYPER)
     schedule = decay_at(30, 0.3)
     begun = jax.jit(algorithm.init)
-    one = simulate.compiled(simulate.stretch(algorithm, tasks, schedule))
+    one = simulate.program(algorithm, schedule)
     first = lambda *given: poisoned(algorithm, tasks.n, sharded.first(algorithm, there)(*given))
-    many = sharded.program(algorithm, tasks, there, schedule, at_once=case.at_once)
-    data, start = task_data(tasks, there), np.int32
-    program = many.lower(first(params, hyper), data, KEY(), start(0), hyper, STEPS).compile()
+    many = sharded.program(algorithm, there, schedule, at_once=case.at_once)
+    data, rest, start = task_data(tasks, there), sharded.without_data(tasks), np.int32
+    given = lambda at: (data, rest, KEY(), start(at), hyper, start(STEPS))
+    program = many.lower(first(params, hyper), *given(0), STEPS).compile()
     return Runs(
         algorithm,
         tasks,
         lambda: begun(params, hyper),
-        lambda state, at: one(state, KEY(), start(at), hyper, STEPS),
+        lambda state, at: one(state, tasks, KEY(), start(at), hyper, start(STEPS), STEPS),
         lambda: first(params, hyper),
-        lambda state, at: program(state, data, KEY(), start(at), hyper),
+        lambda state, at: program(state, *given(at)),
         program,
     )
 
@@ -199,7 +201,7 @@ def filled() -> float:
     tasks, params = from_arrays(*data(n, 5)), sigmoid_world().params
     algorithm = method("moml-v2", loss, n=n, k=2).algorithm
     begun = jax.jit(algorithm.init)(params, hyper)
-    want = jax.jit(simulate.fill(algorithm.fill, tasks, n, 2))(begun, KEY(), hyper)
+    want = jax.jit(simulate.fill(algorithm.fill, n, 2))(begun, tasks, KEY(), hyper)
     begun = sharded.first(algorithm, mesh())(params, hyper)
     got = gathered(algorithm, sharded.fill(algorithm, tasks, mesh(), 2)(begun, KEY(), hyper), n)
     pairs = zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)
@@ -231,9 +233,9 @@ def refused() -> list[str]:
     v1 = method("moml-v1", loss, n=5, k=2).algorithm
     again = v1._replace(needs=v1.needs._replace(replace=True))
     return [
-        words(lambda: sharded.program(plain, world.tasks, mesh())),
-        words(lambda: sharded.program(again, world.tasks, mesh())),
-        words(lambda: sharded.program(v1, few, mesh())),
+        words(lambda: sharded.check(plain, world.tasks, mesh())),
+        words(lambda: sharded.check(again, world.tasks, mesh())),
+        words(lambda: sharded.check(v1, few, mesh())),
         words(lambda: mesh(9)),
     ]
 

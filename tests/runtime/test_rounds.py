@@ -99,14 +99,14 @@ def visits_of(need: SampleSpec, rounds: int = T) -> Any:
 def simulated(m: Any) -> tuple[np.ndarray, Any]:
     """The model after every round of the compiled simulator, and its last state."""
     world = sigmoid_world(sizes=SIZES)
-    program = quick_jit(simulate.stretch(m.algorithm, world.tasks), static_argnums=4)
+    program = quick_jit(simulate.stretch(m.algorithm), static_argnums=6)
     own = {
         name: getattr(m.hyper, name) for name in ("prox", "server_rate") if hasattr(m.hyper, name)
     }
     hyper = jax.tree.map(jnp.asarray, HYPER._replace(**own))
     state, metas = m.algorithm.init(world.params, hyper), []
     for t in range(T):
-        state, info = program(state, jax.random.key(KEY), t, hyper, 1)
+        state, info = program(state, world.tasks, jax.random.key(KEY), t, hyper, 1, 1)
         metas.append(flat(state.meta))
         assert np.isfinite(info.loss).all()
     return np.stack(metas), state
@@ -282,7 +282,7 @@ def test_how_often_clients_fail_and_straggle():
 
 
 def test_tasks_without_end_have_no_weight():
-    with pytest.raises(ConfigError, match="weighted needs tasks of known sizes"):
+    with pytest.raises(ConfigError, match="tasks must have known sizes"):
         draw(jax.random.key(0), SampleSpec(3, support=1, weighted=True), sine())
 
 

@@ -28,7 +28,7 @@ def in_rows():
 @pytest.mark.parametrize("devices", [3, 8])
 def test_blocks_give_the_same_samples(make, devices):
     tasks, block = make(), block_of(N, devices)
-    cuts = [tasks.parts.cut(devices, d) for d in range(devices)]
+    cuts = [tasks.cut(tasks.data, devices, d) for d in range(devices)]
     shapes = [[leaf.shape for leaf in jax.tree.leaves(cut)] for cut in cuts]
     assert all(shape == shapes[0] for shape in shapes)
     held = jax.tree.map(lambda *leaves: jnp.stack(leaves), *cuts)
@@ -39,7 +39,7 @@ def test_blocks_give_the_same_samples(make, devices):
     @jax.vmap
     def got(i, samples):
         mine = jax.tree.map(lambda leaf: leaf[i // block], held)
-        return tasks.parts.fetch(mine, i % block, samples)
+        return tasks.fetch_from(mine, i % block, samples)
 
     for here, whole in zip(got(ids, drawn)[:2], jax.jit(tasks.fetch)(ids, drawn)[:2], strict=True):
         np.testing.assert_array_equal(here, whole)
@@ -49,6 +49,6 @@ def test_blocks_give_the_same_samples(make, devices):
 def test_blocks_hold_nothing_of_others(make):
     tasks = make()
     for d in range(3):
-        x = np.asarray(tasks.parts.cut(3, d)[0]).ravel()
+        x = np.asarray(tasks.cut(tasks.data, 3, d)[0]).ravel()
         own = tasks.full(jnp.arange(d * 4, min(d * 4 + 4, N), dtype=jnp.int32)).x
         assert set(x) <= {0.0, *np.asarray(own).ravel()}

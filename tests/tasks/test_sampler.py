@@ -100,6 +100,7 @@ def test_shapes_of_visits_and_times():
 
 
 def test_a_stream_gives_new_tasks():
-    stream = Tasks(None, lambda key, ids, size: jnp.tile(ids[:, None], (1, size)), lambda i, s: s)
+    tiled = lambda index, key, ids, size: jnp.tile(ids[:, None], (1, size))
+    stream = Tasks(None, tiled, lambda data, ids, drawn: drawn)
     visit = draw(jax.random.key(0), SampleSpec(5, support=2), stream)
     assert len(set(np.asarray(visit.ids).tolist())) == 5

@@ -90,13 +90,13 @@ def test_one_trace_per_program():
     method = moml.methods.method("moml-v1", LOSS, n=25)
     traced = eqx.debug.assert_max_traces(max_traces=1)(method.algorithm.step)
     algorithm = method.algorithm._replace(step=traced)
-    program = simulate.compiled(simulate.stretch(algorithm, moml.sine()))
+    program = simulate.program(algorithm)
     key = jax.random.key(0)
     for eta, beta in [(0.1, 0.5), (0.01, 0.3), (0.2, 1.0)]:
         hyper = jax.tree.map(jnp.asarray, Hyper(eta=eta, beta=beta, alpha=0.01))
         state = jax.jit(algorithm.init)(start(), hyper)
         for begin in (0, 10, 20):
-            state, _ = program(state, key, begin, hyper, 10)
+            state, _ = program(state, moml.sine(), key, begin, hyper, 10 - begin // 10, 10)
 
 
 def test_a_plain_function_an_equinox_module_and_arrays():

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import lru_cache, wraps
 from textwrap import fill
 from typing import Any, NamedTuple, TypeVar
 
@@ -135,12 +135,38 @@ def factory(function: F) -> F:
         if "eta" in given and not hasattr(made.hyper, "eta"):
             raise ConfigError(BOTH)
         used = {option: keyword.default for option, keyword in known.items()} | values
+        made = _shared(function, loss, used, made)
         traced = {o: value for o, value in made.hyper._asdict().items() if o in known}
         return made._replace(options=used | dict(made.options) | traced, name=made.name or name)
 
     composed.__doc__ = _documented(function)
     composed.checked = True  # type: ignore[attr-defined]
     return composed  # type: ignore[return-value]
+
+
+def _shared(function: Factory, loss: object, used: Mapping[str, Any], made: Method) -> Method:
+    """The same method with the functions of an equal one that was composed before, if there is one.
+
+    So it uses the programs that were compiled for that one. Our methods take their numbers from
+    `Hyper`, so other numbers are no other functions; a user's method may close over them.
+    """
+    ours = getattr(function, "__module__", "").startswith("moml.")
+    numbers = made.hyper._asdict() if ours else {}
+    try:
+        others = frozenset(item for item in used.items() if item[0] not in numbers)
+        first = _composed(function, loss, others)
+    except TypeError:  # a keyword that cannot be hashed
+        return made
+    if not first:
+        first.append(made)
+    same = first[0]
+    return made._replace(algorithm=same.algorithm, adaptation=same.adaptation, memory=same.memory)
+
+
+@lru_cache(maxsize=256)
+def _composed(function: Factory, loss: object, keywords: frozenset[Any]) -> list[Method]:
+    """The first method composed with these keywords, once it is put here."""
+    return []
 
 
 def _documented(function: Factory) -> str:

@@ -1,6 +1,7 @@
 """The problem `table`: tasks of rows of numbers, all of them in one place or only some."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def table_tasks(p: Table, held: Held = lambda task: True) -> tuple[Tasks, Tasks]
         here = {task: mine[task][cut(last[task])] for task in filter(held, range(p.n))}
         nothing = np.zeros(1, int)  # never drawn
         tasks = from_rows(x, y, [here.get(task, nothing) for task in range(p.n)], alike=False)
-        return tasks._replace(least=min(len(rows) for rows in here.values()))
+        return replace(tasks, least=min(len(rows) for rows in here.values()))
 
     return part(lambda k: slice(None, -k)), part(lambda k: slice(-k, None))
 

@@ -74,6 +74,7 @@ def mlp(*sizes: int, activation: Activation = jax.nn.relu) -> Model:
     (5, 1)
     """
 
+    @jax.jit
     def init(key: Key) -> MLP:
         keys = jax.random.split(key, len(sizes) - 1)
         layers = [linear(k, i, o) for k, i, o in zip(keys, sizes[:-1], sizes[1:], strict=True)]

@@ -7,6 +7,7 @@ replacement, one after the other.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -112,12 +113,12 @@ def eta_of(name: str, steps: Steps, p: Protocol) -> float:
 def with_repeats(tasks: Tasks) -> Tasks:
     """The same tasks, each sample of a visit drawn independently, so that one may occur twice."""
 
-    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Samples:
-        one = lambda key: tasks.draw(key, ids, 1)
+    def draw(index: PyTree, key: Key, ids: Int[Array, " tasks"], size: int) -> Samples:
+        one = lambda key: tasks.draw_from(index, key, ids, 1)
         each = jax.vmap(one, out_axes=1)(jax.random.split(key, size))
         return jax.tree.map(lambda x: x[:, :, 0], each)
 
-    return tasks._replace(draw=draw)
+    return replace(tasks, draw_from=draw)
 
 
 def halves(task: Task) -> tuple[Task, Task]:

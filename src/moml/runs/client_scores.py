@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
@@ -36,15 +35,14 @@ def groups_of(config: Config, plan: Plan, learner: Learner) -> list[Group]:
 def _group(name: str, config: Config, plan: Plan, learner: Learner, tasks: Tasks) -> Group:
     adapt = plan.method.adaptation(config.test_steps)
     each = [each_of(config, plan.built, tasks, one) for one in (unadapted(adapt), adapt)]
-    both = jax.jit(lambda meta, hyper: [scores(meta, hyper) for scores in each])
-    before, after = (np.asarray(values) for values in both(learner.meta, learner.hyper))
+    before, after = (np.asarray(scores(learner.meta, learner.hyper)) for scores in each)
     return Group(name, images_of(tasks), before, after)
 
 
 def images_of(tasks: Tasks) -> Int[np.ndarray, " clients"]:
     """The number of images of each client; zeros where it is not known."""
     ids = jnp.arange(tasks.n or 0)
-    return np.asarray(jnp.zeros_like(ids) if tasks.sizes is None else tasks.sizes(ids))
+    return np.asarray(tasks.sizes(ids) if tasks.sized else jnp.zeros_like(ids))
 
 
 def figures(before: np.ndarray, after: np.ndarray) -> dict[str, np.ndarray]:

@@ -62,13 +62,13 @@ def assert_same_data(group: ProcessGroup, plan: Plan, start: Params | None) -> N
     if group.processes == 1:
         return
     tasks, needs = plan.built.tasks, plan.method.algorithm.needs
-    n, sizes = tasks.n, tasks.sizes
+    n = tasks.n
     visit = jax.eval_shape(lambda key: fetch(draw(key, needs, tasks), tasks), init_key(0))
     facts = {
         "n": n,
         "samples": _shapes(visit),
         "network": _shapes(jax.eval_shape(plan.built.init, init_key(0))),
-        "sizes": None if n is None or sizes is None else _digest(sizes(jnp.arange(n))),
+        "sizes": _digest(tasks.sizes(jnp.arange(n))) if n is not None and tasks.sized else None,
         "w": _digest(start),
     }
     assert_equal(group, "data", facts)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,21 +27,22 @@ from moml.training.check import check_loss, check_params
 from moml.training.compose import (
     compose,
     described,
+    first_program,
     hyper_of,
     init_key,
     run_key,
     samples_to_fill,
-    start,
 )
 from moml.training.disk import OnDisk, split
-from moml.training.evaluate import scores_on
+from moml.training.evaluate import check_shots, most_samples, scores_on
 from moml.training.execution import Execution
-from moml.training.loop import Members, Program, members, side_by_side
+from moml.training.loop import Members, members, side_by_side
 from moml.training.on_mesh import OnMesh
-from moml.training.sweep import first_state, seeds_and_keys, stacked_hyper
-from moml.types import Adapt, Hyper, Key, Meta, Params, Record, State, Tasks
+from moml.training.sweep import seeds_and_keys, stacked_hyper
+from moml.types import Adapt, Hyper, Info, Key, Meta, Params, Record, State, Tasks
 
 Spending = Callable[[int, int], Cost]
+Program = Callable[..., tuple[State, Info]]  # see `simulate.program`
 Scores = Callable[[Meta, Hyper], Float[Array, " n"]]
 SCORED = 1001  # seed of the samples that scores use
 
@@ -50,8 +52,9 @@ class Plan(NamedTuple):
 
     built: Built
     method: Method
-    run: simulate.Stretch
+    schedule: Schedule
     score: Callable[[Meta, Hyper], Float[Array, ""]]
+    score_members: Callable[[Meta, Hyper], Float[Array, " members"]]
     steps: int  # calls of the method's `step` in all
     length: int  # calls in one stretch
 
@@ -87,28 +90,37 @@ def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
     chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)
     check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, chosen.k)
     once = chosen.algorithm.iterations
-    each = each_of(config, built, built.unseen, chosen.adaptation(config.test_steps))
+    each = scores_of(config, built, built.unseen, chosen.adaptation(config.test_steps))
+    given = built.unseen, jax.random.key(SCORED)
+    mean = lambda meta, hyper, tasks, key: jnp.mean(each(meta, hyper, tasks, key))
+    one, all_ = jax.jit(mean), jax.jit(jax.vmap(mean, (0, 0, None, None)))
+    steps = math.ceil(config.iterations / once)
     return Plan(
         built,
         chosen,
-        simulate.stretch(chosen.algorithm, built.tasks, schedule_of(config)),
-        lambda meta, hyper: jnp.mean(each(meta, hyper)),
-        math.ceil(config.iterations / once),
-        max(1, config.log_every // once),
+        schedule_of(config),
+        lambda meta, hyper: one(meta, hyper, *given),
+        lambda meta, hyper: all_(meta, hyper, *given),
+        steps,
+        max(1, min(steps, config.log_every // once)),
     )
+
+
+def scores_of(
+    config: Config, built: Built, tasks: Tasks, adapt: Adapt
+) -> Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]:
+    """The `scores_on` of a configuration, for tasks like these."""
+    check_shots(tasks, config.shots, built.queries)
+    return scores_on(
+        built.score, adapt, shots=config.shots, queries=built.queries,
+        most=most_samples(tasks, built.queries), chunk=built.at_once,
+    )  # fmt: skip
 
 
 def each_of(config: Config, built: Built, tasks: Tasks, adapt: Adapt) -> Scores:
-    """The score of each of some tasks by a configuration: (meta, hyper) -> [tasks]."""
-    return scores_on(
-        built.score,
-        adapt,
-        tasks,
-        jax.random.key(SCORED),
-        shots=config.shots,
-        queries=built.queries,
-        chunk=built.at_once,
-    )
+    """The score of each of some tasks by a configuration, compiled: (meta, hyper) -> [tasks]."""
+    program = jax.jit(scores_of(config, built, tasks, adapt))
+    return lambda meta, hyper: program(meta, hyper, tasks, jax.random.key(SCORED))
 
 
 def schedule_of(config: Config) -> Schedule:
@@ -142,13 +154,14 @@ def single(
     params = plan.built.init(init_key(config.seed)) if params is None else params
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key, tasks, method = run_key(config.seed), plan.built.tasks, plan.method
-    first = lambda: jax.jit(start(plan.method, tasks))(params, key, hyper)
+    first = partial(first_program(plan.method), params, tasks, key, hyper)
     if mesh is not None:
         if config.memory == "disk":
             raise ConfigError("memory = disk must run on one device of one process; got several")
         execution: Execution = OnMesh(
-            plan.method, tasks, mesh, group, schedule_of(config), params, key, hyper, first
-        )
+            plan.method, tasks, mesh, group, plan.schedule, params, key, hyper, first,
+            plan.length,
+        )  # fmt: skip
     elif config.memory == "disk" and folder is not None:
         like = jax.eval_shape(plan.method.algorithm.init, params, hyper)
         execution = OnDisk(
@@ -160,16 +173,14 @@ def single(
             hyper,
             steps=plan.steps,
             length=plan.length,
-            schedule=schedule_of(config),
+            schedule=plan.schedule,
             eager=method.k if method.eager else 0,
         )
     else:
-        program = simulate.compiled(plan.run)
-        advance = lambda state, begin, size: program(state, key, begin, hyper, size)
-        execution = Execution(first, advance)
-    score = jax.jit(plan.score)
+        program = simulate.program(method.algorithm, plan.schedule)
+        execution = Execution(first, simulate.advance(program, tasks, key, hyper, plan.length))
     about = f"seed {config.seed}, {described(hyper)}"
-    scored = lambda carry: np.asarray(score(execution.meta(carry), hyper), float)
+    scored = lambda carry: np.asarray(plan.score(execution.meta(carry), hyper), float)
     return Job(config.method, about, plan, hyper, execution, scored, plan.cost(hyper, key))
 
 
@@ -182,19 +193,20 @@ def store_of(config: Config, folder: Path, like: State) -> RowsOnDisk:
 
 def many(config: Config, settings: list[Record], plan: Plan, program: Program | None = None) -> Job:
     """All settings side by side, by a program over members; those that diverge are marked."""
-    program = simulate.compiled(plan.run, members=True) if program is None else program
+    if program is None:
+        program = simulate.program(plan.method.algorithm, plan.schedule, members=True)
     built = plan.built
     hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, sizes_of(config))
     seeds, keys = seeds_and_keys(settings)
-    first = jax.jit(jax.vmap(first_state(plan.method, built.init, built.tasks)))
-    score = jax.jit(jax.vmap(plan.score))
+    first = first_program(plan.method, built.init)
 
     def scored(carry: Members) -> np.ndarray:
-        each = np.asarray(score(carry.good, hyper), float)
+        each = np.asarray(plan.score_members(carry.good, hyper), float)
         return np.where(np.asarray(carry.lost_at) < 0, each, np.nan)
 
-    advance = side_by_side(program, keys, hyper)
-    execution = Execution(lambda: members(first(seeds, keys, hyper)), advance)
+    advance = simulate.advance(program, built.tasks, keys, hyper, plan.length)
+    begin = lambda: members(first(seeds, built.tasks, keys, hyper))
+    execution = Execution(begin, side_by_side(advance))
     cost = plan.cost(jax.tree.map(lambda leaf: leaf[0], hyper), keys)
     name = f"{config.method} x {len(settings)}"
     return Job(name, "", plan, hyper, execution, scored, cost)

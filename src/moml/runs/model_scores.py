@@ -24,7 +24,7 @@ from moml.runs.score import asked
 from moml.tasks.sine import unseen_waves
 from moml.training.evaluate import levels, unadapted
 from moml.training.fit import Learner
-from moml.types import Samples, Tasks
+from moml.types import Hyper, Meta, Samples, State, Tasks
 
 UNSEEN_TASKS = "unseen tasks"
 TOOK_PART, NEVER = "took part", "never took part"
@@ -120,8 +120,7 @@ def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Le
         for who, tasks in named.items()
         if tasks is not None
     }
-    scores = jax.jit(lambda meta, hyper: {who: one(meta, hyper) for who, one in each.items()})
-    found = scores(learner.meta, learner.hyper)
+    found = {who: scores(learner.meta, learner.hyper) for who, scores in each.items()}
     tidy = lambda values: np.nan_to_num(np.asarray(values, float), nan=np.inf, posinf=np.inf)
     return [Level(who, shots, tidy(found[who])) for who in each]
 
@@ -145,7 +144,7 @@ def _alone(config: Config, learner: Learner) -> float | None:
     if not isinstance(p, Episodes) or p.alone or p.model != "conv4" or p.norm != "batch":
         return None
     other = plan_of(asked(config, config.shots, None, None, alone=True))
-    return float(jax.jit(other.score)(learner.meta, learner.hyper))
+    return float(other.score(learner.meta, learner.hyper))
 
 
 def _fits(config: Config, plan: Plan, learner: Learner, found: Sequence[Level]) -> list[Fit]:
@@ -153,18 +152,20 @@ def _fits(config: Config, plan: Plan, learner: Learner, found: Sequence[Level]) 
     p = config.problem
     if not isinstance(p, Sine):
         return []
-    adapt, tasks = plan.method.adaptation(config.test_steps), plan.built.unseen
+    adapt = plan.method.adaptation(config.test_steps)
     predict, x = mlp(1, *p.hidden, 1).predict, jnp.linspace(-5, 5, 101)
     amplitude, phase = unseen_waves(jax.random.key(UNSEEN), config.test_tasks)
     drawn = config.shots + (plan.built.queries or 0)
 
     @jax.jit
-    def one(i: Int[Array, ""]) -> tuple[Samples, tuple[Array, ...]]:
+    def one(
+        tasks: Tasks, meta: Meta, hyper: Hyper, i: Int[Array, ""]
+    ) -> tuple[Samples, tuple[Array, ...]]:
         key = jax.random.fold_in(jax.random.key(SCORED), i)  # the samples of the score itself
         samples = tasks.fetch(i[None], tasks.draw(key, i[None], drawn))
         support = jax.tree.map(lambda leaf: leaf[0, : config.shots], samples)
-        start = adapt.start(learner.meta), adapt.apply(learner.meta, support, learner.hyper)
-        models = [adapt.merge(learner.meta, personal) for personal in start]
+        start = adapt.start(meta), adapt.apply(meta, support, hyper)
+        models = [adapt.merge(meta, personal) for personal in start]
         answers = [predict(model, x[:, None])[:, 0] for model in models]
         return support, (amplitude[i] * jnp.sin(phase[i] + x), *answers)
 
@@ -173,7 +174,7 @@ def _fits(config: Config, plan: Plan, learner: Learner, found: Sequence[Level]) 
     fits = []
     for rank, share in {"easy": 0.1, "middling": 0.5, "hard": 0.9}.items():
         i = order[int(share * (len(order) - 1))]
-        support, lines = one(jnp.asarray(i))
+        support, lines = one(plan.built.unseen, learner.meta, learner.hyper, jnp.asarray(i))
         wave, before, after = (np.asarray(line) for line in lines)
         samples = list(zip(support.x[:, 0].tolist(), support.y[:, 0].tolist(), strict=True))
         fits.append(Fit(rank, float(errors[i]), np.asarray(x), wave, before, after, samples))
@@ -186,16 +187,20 @@ def _tracked(config: Config, plan: Plan, learner: Learner) -> Tracked | None:
     rows = jax.tree.leaves(parted(store)[1])  # those on disk are in no checkpoint
     if not rows or tasks.n is None or config.method == OWN:
         return None
-    exact = tasks.full is not None
+    exact = tasks.full_from is not None
     size = DRAWN_IMAGES if tasks.ways > 1 else DRAWN
-    samples = samples_of(tasks) if exact else samples_of(tasks, jax.random.key(SCORED), size)
     adapt = method.adaptation(method.inner_steps)
-    w = jax.tree.map(lambda leaf: leaf[None], adapt.start(learner.meta))
-    still = method.memory._replace(recall=lambda store, ids: (w, jnp.ones_like(ids, bool)))
-    errors = [tracking_error(adapt, memory, samples) for memory in (method.memory, still)]
-    ids = jnp.arange(min(tasks.n, TRACKED))
-    one = lambda i: [e(store, learner.meta, i[None], learner.hyper) for e in errors]
-    both = jax.jit(lambda: jax.lax.map(one, ids, batch_size=min(AT_ONCE, len(ids))))
-    kept, start = (np.asarray(values) for values in both())
+
+    @jax.jit
+    def both(tasks: Tasks, store: State, meta: Meta, hyper: Hyper) -> list[Array]:
+        samples = samples_of(tasks) if exact else samples_of(tasks, jax.random.key(SCORED), size)
+        w = jax.tree.map(lambda leaf: leaf[None], adapt.start(meta))
+        still = method.memory._replace(recall=lambda store, ids: (w, jnp.ones_like(ids, bool)))
+        errors = [tracking_error(adapt, memory, samples) for memory in (method.memory, still)]
+        ids = jnp.arange(min(tasks.n or 0, TRACKED))
+        one = lambda i: [e(store, meta, i[None], hyper) for e in errors]
+        return jax.lax.map(one, ids, batch_size=min(AT_ONCE, len(ids)))
+
+    kept, start = map(np.asarray, both(tasks, store, learner.meta, learner.hyper))
     known = np.isfinite(kept)
     return Tracked(kept[known], start[known], tasks.n, exact)

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import jax
-
 from moml.config.config import Config, check
 from moml.config.problems import Clients, Episodes, Table
 from moml.errors import ConfigError
@@ -56,7 +54,7 @@ def score(
             groups = groups_of(other, plan, learner)
             mean, setting = float(groups[0].after.mean()), {}
         else:
-            groups, mean = [], float(jax.jit(plan.score)(learner.meta, learner.hyper))
+            groups, mean = [], float(plan.score(learner.meta, learner.hyper))
             count = other.problem.n if isinstance(other.problem, Table) else other.test_tasks
             setting = {"tasks": count} | ({"alone": True} if alone else {})
         row = row_of(other, plan, [mean], setting, time.monotonic() - began)

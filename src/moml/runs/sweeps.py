@@ -25,7 +25,7 @@ from moml.runtime.memory_budget import Ahead, free_bytes
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
-from moml.training.compose import hyper_of, init_key, run_key, start
+from moml.training.compose import first_program, hyper_of, init_key, run_key
 from moml.training.sweep import grid_of, stacked_hyper
 from moml.types import Record
 
@@ -59,14 +59,14 @@ def members_that_fit(
     """How many members fit into `budget` bytes side by side, by what the compiler reports."""
     params = plan.built.init(init_key(0))
     hyper = hyper_of(plan.method, params, sizes_of(config))
-    one = jax.eval_shape(start(plan.method, plan.built.tasks), params, run_key(0), hyper)
+    one = jax.eval_shape(first_program(plan.method), params, plan.built.tasks, run_key(0), hyper)
     wide = lambda tree, m: jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((m, *x.shape), x.dtype), tree
     )
 
     def needs(m: int) -> int:
         keys = jax.eval_shape(lambda: jax.vmap(run_key)(jnp.arange(m)))
-        return program.bytes_of(wide(one, m), keys, wide(hyper, m), plan.length)
+        return program.bytes_of(wide(one, m), plan.built.tasks, keys, wide(hyper, m), plan.length)
 
     while budget is not None and members > 1 and (taken := needs(members)) > budget:
         log.info("%d members take %.2f GB of %.2f", members, taken / 1e9, budget / 1e9)
@@ -94,7 +94,7 @@ def sweep_run(
     with Lock(writable_folder(folder)):
         free = free_bytes()
         budget = memory if memory is not None else None if free is None else SHARE * free
-        program = Ahead(simulate.compiled(plan.run, members=True))
+        program = Ahead(simulate.program(plan.method.algorithm, plan.schedule, members=True))
         size = members_that_fit(plan, config, program, len(settings), budget)
         begin(folder, config, {"grid": grid, "seeds": seeds, "members": size})
         return config, _parts(folder, config, plan, settings, size, progress, program)
@@ -110,7 +110,7 @@ def resume_sweep(
         warn_of_forgotten(record)
         settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
         plan = plan_of(config)
-        program = Ahead(simulate.compiled(plan.run, members=True))
+        program = Ahead(simulate.program(plan.method.algorithm, plan.schedule, members=True))
         return config, _parts(folder, config, plan, settings, size, progress, program, note)
 
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.stages import Compiled
+from jax.stages import Compiled, Wrapped
 from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.method import Method
 from moml.errors import ConfigError
+from moml.runtime.programs import kept
 from moml.tasks.sampler import draw
 from moml.types import Key, Meta, Tasks, Turnout
 
@@ -31,17 +32,21 @@ class Cost(NamedTuple):
     samples: np.ndarray  # [..., clients] samples drawn
 
 
-def _answers(
-    chosen: Method, tasks: Tasks
-) -> Callable[[Key, Int[Array, " rounds"]], Turnout | None]:
-    """(key, rounds) -> who answered in each of these rounds of a run with this key."""
-    one = lambda key, t: draw(jax.random.fold_in(key, t), chosen.algorithm.needs, tasks).turnout
-    return jax.vmap(one, (None, 0))
+@kept
+def _answers(needs: PyTree, *, members: bool = False) -> Wrapped:
+    """(tasks, key, rounds) -> who answered in each of these rounds of a run with this key."""
+
+    def one(tasks: Tasks, key: Key, t: Int[Array, ""]) -> Turnout | None:
+        return draw(jax.random.fold_in(key, t), needs, tasks).turnout
+
+    answers = jax.vmap(one, (None, None, 0))
+    return jax.jit(jax.vmap(answers, (None, 0, None)) if members else answers)
 
 
 def turnouts(chosen: Method, tasks: Tasks, key: Key, rounds: int) -> Turnout | None:
     """Return who answered in each of the first rounds of a run; None where all always do."""
-    return jax.jit(_answers(chosen, tasks))(key, jnp.arange(rounds, dtype=jnp.int32))
+    every = jnp.arange(rounds, dtype=jnp.int32)
+    return _answers(chosen.algorithm.needs)(tasks, key, every)
 
 
 def spending(
@@ -58,11 +63,10 @@ def spending(
     if not (need.dropout or need.straggle):
         once = _summed(cost(chosen, meta), tasks)
         return lambda start, rounds: Cost(*(rounds * value for value in once))
-    answers = _answers(chosen, tasks)
-    drawn = jax.jit(jax.vmap(answers, (0, None)) if keys.ndim else answers)
+    drawn = _answers(need, members=bool(keys.ndim))
 
     def spent(start: int, rounds: int) -> Cost:
-        who = drawn(keys, start + jnp.arange(rounds, dtype=jnp.int32))
+        who = drawn(tasks, keys, start + jnp.arange(rounds, dtype=jnp.int32))
         return Cost(*(value.sum(axis=-1) for value in _summed(cost(chosen, meta, who), tasks)))
 
     return spent

@@ -5,8 +5,10 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 from jax.stages import Compiled, Wrapped
+from jaxtyping import PyTree
 
-from moml.types import Hyper, Info, Key, State
+from moml.runtime.account import nbytes
+from moml.types import Hyper, Info, Key, State, Tasks
 
 MEMINFO = Path("/proc/meminfo")
 
@@ -29,32 +31,37 @@ class Ahead:
         self._program = program
         self._done: dict[tuple[int, int], Compiled] = {}
 
-    def _compiled(
-        self,
-        state: State,
-        keys: Key | jax.ShapeDtypeStruct,
-        begin: jax.Array | jax.ShapeDtypeStruct,
-        hyper: Hyper,
-        size: int,
-    ) -> Compiled:
-        place = (keys.shape[0], size)
+    def _compiled(self, keys: Key | jax.ShapeDtypeStruct, length: int, given: PyTree) -> Compiled:
+        place = (keys.shape[0], length)
         if place not in self._done:
-            self._done[place] = self._program.lower(state, keys, begin, hyper, size).compile()
+            self._done[place] = self._program.lower(*given, length).compile()
         return self._done[place]
 
     def __call__(
-        self, state: State, keys: Key, begin: int, hyper: Hyper, size: int
+        self,
+        state: State,
+        tasks: Tasks,
+        keys: Key,
+        begin: int,
+        hyper: Hyper,
+        size: int,
+        length: int,
     ) -> tuple[State, Info]:
-        at = jnp.asarray(begin, jnp.int32)
-        return self._compiled(state, keys, at, hyper, size)(state, keys, at, hyper)
+        at, count = jnp.asarray(begin, jnp.int32), jnp.asarray(size, jnp.int32)
+        given = (state, tasks, keys, at, hyper, count)
+        return self._compiled(keys, length, given)(*given)
 
     def bytes_of(
-        self, state: State, keys: Key | jax.ShapeDtypeStruct, hyper: Hyper, size: int
+        self, state: State, tasks: Tasks, keys: jax.ShapeDtypeStruct, hyper: Hyper, length: int
     ) -> int:
-        """Return the memory of a stretch for arguments of these shapes, by the compiler."""
+        """Return the memory of a stretch for arguments of these shapes, by the compiler.
+
+        The tasks do not count: they are in memory already.
+        """
         at = jax.ShapeDtypeStruct((), jnp.int32)
-        needs = self._compiled(state, keys, at, hyper, size).memory_analysis()
+        given = (state, tasks, keys, at, hyper, at)
+        needs = self._compiled(keys, length, given).memory_analysis()
         if needs is None:  # the compiler does not know
             return 0
-        kept = needs.argument_size_in_bytes + needs.output_size_in_bytes
+        kept = needs.argument_size_in_bytes - nbytes(tasks) + needs.output_size_in_bytes
         return kept - needs.alias_size_in_bytes + needs.temp_size_in_bytes

@@ -70,11 +70,12 @@ def gathered(algorithm: Algorithm, state: State, n: int | None) -> State:
 
 def task_data(tasks: Tasks, mesh: Mesh) -> PyTree:
     """Return the tasks' data on the mesh, a block a device; () where all devices need all."""
-    if tasks.parts is None:
+    if tasks.cut is None:
         return ()
+    cut = tasks.cut
     here = jax.process_index()
     own = [(d, device) for d, device in enumerate(mesh.devices) if device.process_index == here]
-    blocks = [jax.device_put(tasks.parts.cut(mesh.size, d), device) for d, device in own]
+    blocks = [jax.device_put(cut(tasks.data, mesh.size, d), device) for d, device in own]
 
     def joined(*pieces: Array) -> Array:
         shape = (mesh.size * len(pieces[0]), *pieces[0].shape[1:])

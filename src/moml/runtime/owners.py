@@ -7,6 +7,7 @@ sum:
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +26,8 @@ AXIS = "tasks"  # of the mesh
 def owners(tasks: Tasks, data: PyTree, devices: int, at_once: int | None = None) -> TaskMap:
     """Return a device's share of a visit and the sum over all devices; for use in `shard_map`.
 
-    The device has the arrays `data` of its tasks (see `Parts`), and reads and writes its block of
-    a store. It takes ceil(B / devices) tasks at a time, or `at_once` where that is fewer, in as
+    The device has the `data` of its tasks (see `Tasks.cut`), and reads and writes its block of a
+    store. It takes ceil(B / devices) tasks at a time, or `at_once` where that is fewer, in as
     many turns as it has tasks for; places left over in the last turn are masked. Tasks of a stream
     have no owner: they are shared out by their place in the visit. No task is in a visit twice.
     """
@@ -42,7 +43,7 @@ def owners(tasks: Tasks, data: PyTree, devices: int, at_once: int | None = None)
         mine = place(count) // share == me if tasks.n is None else visit.ids // block == me
         own = jnp.sum(mine, dtype=jnp.int32)
         order = jnp.argsort(~mine, stable=True)  # my tasks, then the others
-        here = tasks._replace(fetch=_local(tasks, data, block * me))
+        here = replace(tasks, fetch_from=_local(tasks, data, block * me))
 
         def turn(
             done: Int[Array, ""],
@@ -83,11 +84,10 @@ def owners(tasks: Tasks, data: PyTree, devices: int, at_once: int | None = None)
 
 def _local(
     tasks: Tasks, data: PyTree, first: Int[Array, ""]
-) -> Callable[[Int[Array, "*tasks"], PyTree], PyTree]:
-    parts = tasks.parts
-    if parts is None:
-        return tasks.fetch
-    return lambda ids, drawn: parts.fetch(data, ids - first, drawn)
+) -> Callable[[PyTree, Int[Array, "*tasks"], PyTree], PyTree]:
+    if tasks.cut is None:
+        return tasks.fetch_from
+    return lambda _, ids, drawn: tasks.fetch_from(data, ids - first, drawn)
 
 
 def summed(total: PyTree) -> PyTree:

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.stages import Wrapped
 from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.runtime import simulate
+from moml.runtime.programs import kept
 from moml.types import Algorithm, Hyper, Info, Key, State, TaskBatch, Tasks
 
 
@@ -38,32 +40,33 @@ def _inside(algorithm: Algorithm) -> Algorithm:
     return algorithm._replace(step=step)
 
 
-def stretch(algorithm: Algorithm, tasks: Tasks, schedule: Schedule = constant) -> simulate.Stretch:
-    """Return `simulate.stretch` on a `PartialStore`, which must have all tasks that it visits."""
-    return simulate.stretch(_inside(algorithm), tasks, schedule, place)
+@kept
+def program(algorithm: Algorithm, schedule: Schedule = constant) -> Wrapped:
+    """Return `simulate.program` on a `PartialStore`, which must have all tasks that it visits."""
+    return simulate.program(_inside(algorithm), schedule, place)
 
 
-def fill(
-    algorithm: Algorithm, tasks: Tasks, k: int
-) -> Callable[[PartialStore, Key, Hyper], PartialStore]:
-    """Return the eager filling of all rows of a `PartialStore`: (store, key, hyper) -> store."""
+def fill(algorithm: Algorithm, k: int) -> Callable[[PartialStore, Tasks, Key, Hyper], PartialStore]:
+    """Return the eager filling of all rows of a `PartialStore`: (store, tasks, key, hyper)."""
 
     def write(store: PartialStore, visit: TaskBatch, hyper: Hyper) -> PartialStore:
         if algorithm.fill is None:
             raise TypeError("this method has no memories to fill")
         return store._replace(state=algorithm.fill(store.state, visit, hyper))
 
-    some = simulate.fill_some(write, tasks, k, place)
-    return lambda store, key, hyper: some(store, store.ids, key, hyper)
+    some = simulate.fill_some(write, k, place)
+    return lambda store, tasks, key, hyper: some(store, tasks, store.ids, key, hyper)
 
 
-def visited(
-    algorithm: Algorithm, tasks: Tasks
-) -> Callable[[Key, Int[Array, ""] | int, int], Int[Array, " tasks"]]:
-    """Return (key, start, length) -> the tasks that these steps visit, with repetitions."""
+@kept
+def visited(algorithm: Algorithm) -> Wrapped:
+    """Return (tasks, key, start, length) -> the tasks that these steps visit, with repetitions."""
 
-    def run(key: Key, start: Int[Array, ""] | int, length: int) -> Int[Array, " tasks"]:
-        visits = simulate.drawn(algorithm, tasks, key, start, length)[1]
+    def run(
+        tasks: Tasks, key: Key, start: Int[Array, ""] | int, length: int
+    ) -> Int[Array, " tasks"]:
+        steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
+        visits = simulate.drawn(algorithm, tasks, key, steps)
         return jnp.concatenate([ids.reshape(-1) for ids in simulate.ids_of(visits)])
 
-    return jax.jit(run, static_argnums=2)
+    return jax.jit(run, static_argnums=3)

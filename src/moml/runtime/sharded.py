@@ -7,6 +7,7 @@ to the order of a sum: draws depend on the key and the number of the step alone.
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -21,8 +22,12 @@ from moml.errors import ConfigError
 from moml.runtime import simulate
 from moml.runtime.mesh import ROWS, WHOLE, shardings, specs, task_data
 from moml.runtime.owners import owners
+from moml.runtime.programs import kept
 from moml.tasks.parts import block_of
+from moml.tasks.sine import as_drawn
 from moml.types import Algorithm, Hyper, Info, Key, Params, SampleSpec, State, Tasks
+
+Number = Int[Array, ""] | int
 
 
 def check(algorithm: Algorithm, tasks: Tasks, mesh: Mesh, name: str = "this method") -> None:
@@ -54,36 +59,39 @@ def first(algorithm: Algorithm, mesh: Mesh) -> Callable[[Params, Hyper], State]:
     return jax.jit(begin, out_shardings=shardings(algorithm, mesh))
 
 
+@kept
 def program(
     algorithm: Algorithm,
-    tasks: Tasks,
     mesh: Mesh,
     schedule: Schedule = constant,
     *,
     at_once: int | None = None,
 ) -> Wrapped:
-    """Return the jitted stretch: (state, data, key, start, hyper, length) -> state, infos.
+    """Return the jitted stretch: (state, data, tasks, key, start, hyper, size, length).
 
-    The state is donated: memories are updated in place. `at_once` tasks run side by side on a
-    device; None: its equal share of a step, of clients on a CPU those that fit its cache.
+    `data` is `task_data`, and `tasks` is without it; see `simulate.stretch`. The state is donated:
+    memories are updated in place. `at_once` tasks run side by side on a device; None: its equal
+    share of a step, of clients on a CPU those that fit its cache.
     """
-    check(algorithm, tasks, mesh)
 
     def run(
-        state: State, data: PyTree, key: Key, start: Int[Array, ""], hyper: Hyper, length: int
-    ) -> tuple[State, Info]:
+        state: State, data: PyTree, tasks: Tasks, key: Key, start: Number, hyper: Hyper,
+        size: Number, length: int,
+    ) -> tuple[State, Info]:  # fmt: skip
         def own(
-            state: State, data: PyTree, key: Key, start: Int[Array, ""], hyper: Hyper
-        ) -> tuple[State, Info]:
+            state: State, data: PyTree, tasks: Tasks, key: Key, start: Number, hyper: Hyper,
+            size: Number,
+        ) -> tuple[State, Info]:  # fmt: skip
             each = owners(tasks, data, mesh.size, at_once or _few(algorithm, state, mesh))
             mine = algorithm._replace(step=partial(algorithm.step, each=each))
-            train = simulate.stretch(mine, _unfetched(tasks), schedule)
-            return train(state, key, start, hyper, length)
+            train = simulate.stretch(mine, schedule)
+            return train(state, _unfetched(tasks), key, start, hyper, size, length)
 
         out = (specs(algorithm), WHOLE)
-        return _on_devices(own, algorithm, mesh, out)(state, data, key, start, hyper)
+        spread = _on_devices(own, algorithm, mesh, out)
+        return spread(state, data, tasks, key, start, hyper, size)
 
-    return jax.jit(run, static_argnums=5, donate_argnums=0)
+    return jax.jit(run, static_argnums=7, donate_argnums=0)
 
 
 def fill(
@@ -95,13 +103,18 @@ def fill(
     if write is None or n is None:
         raise ConfigError("this method has no memories to fill")
 
-    def own(state: State, data: PyTree, key: Key, hyper: Hyper) -> State:
+    def own(state: State, data: PyTree, tasks: Tasks, key: Key, hyper: Hyper) -> State:
         some = partial(write, each=owners(tasks, data, mesh.size))
-        return simulate.fill(some, _unfetched(tasks), n, k)(state, key, hyper)
+        return simulate.fill(some, n, k)(state, _unfetched(tasks), key, hyper)
 
     run = jax.jit(_on_devices(own, algorithm, mesh, specs(algorithm)), donate_argnums=0)
-    data = task_data(tasks, mesh)
-    return lambda state, key, hyper: run(state, data, key, hyper)
+    data, rest = task_data(tasks, mesh), without_data(tasks)
+    return lambda state, key, hyper: run(state, data, rest, key, hyper)
+
+
+def without_data(tasks: Tasks) -> Tasks:
+    """Return what every device gets of the tasks: all but the data that is in blocks."""
+    return tasks if tasks.cut is None else replace(tasks, data=())
 
 
 def _few(algorithm: Algorithm, state: State, mesh: Mesh) -> int | None:
@@ -113,7 +126,7 @@ def _few(algorithm: Algorithm, state: State, mesh: Mesh) -> int | None:
 
 def _unfetched(tasks: Tasks) -> Tasks:
     """Tasks without their samples: `owners` fetches those of a device."""
-    return tasks._replace(fetch=lambda ids, drawn: drawn)
+    return replace(tasks, fetch_from=as_drawn)
 
 
 def _on_devices(

@@ -1,55 +1,82 @@
 """One device: a stretch of training is one compiled program."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.stages import Wrapped
 from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
+from moml.runtime.programs import kept
 from moml.tasks.sampler import draw, fetch
 from moml.types import Algorithm, Hyper, Info, Key, SampleSpec, State, Task, TaskBatch, Tasks
 
 Step = Int[Array, ""] | int  # the number of a step
-Stretch = Callable[[State, Key, Step, Hyper, int], tuple[State, Info]]
+Stretch = Callable[[State, Tasks, Key, Step, Hyper, Step, int], tuple[State, Info]]
 Place = Callable[[State, Int[Array, "..."]], Int[Array, "..."]]  # state, ids -> their rows
 Ids = Int[Array, " tasks"]
 Write = Callable[..., State]  # state, visit, hyper
 
 
-def drawn(
-    algorithm: Algorithm, tasks: Tasks, key: Key, start: Step, length: int
-) -> tuple[Int[Array, " steps"], PyTree]:
-    """Return the numbers of `length` steps from `start`, and the draws of each (not fetched)."""
-    steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
+def drawn(algorithm: Algorithm, tasks: Tasks, key: Key, steps: Int[Array, " steps"]) -> PyTree:
+    """Return the draws of steps with these numbers, not fetched."""
     keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(steps)
-    return steps, jax.vmap(lambda key: draw(key, algorithm.needs, tasks))(keys)
+    return jax.vmap(lambda key: draw(key, algorithm.needs, tasks))(keys)
+
+
+def own_place(state: State, ids: Int[Array, "..."]) -> Int[Array, "..."]:
+    """Return the rows of tasks in a store of all tasks: their ids."""
+    return ids
 
 
 def stretch(
     algorithm: Algorithm,
-    tasks: Tasks,
     schedule: Schedule = constant,
-    place: Place = lambda state, ids: ids,
+    place: Place = own_place,
+    *,
+    members: bool = False,
 ) -> Stretch:
-    """Return (state, key, start, hyper, length) -> state: `length` steps from `start`, one scan.
+    """Return (state, tasks, key, start, hyper, size, length) -> state, infos [length].
+
+    These are `size` steps from `start`, at most `length`, which is static: one program serves a
+    last stretch that is shorter. With `members` state, key and hyper have an axis of them, and so
+    have infos, [length, members].
 
     The draws of a step depend on the key and the number of the step alone. Those of all steps are
-    made before the scan, side by side; inside it they would cost many times the step. `place`
-    gives the row of a task in the store, where that is not its id.
+    made before the loop, side by side; inside it they would cost many times the step. `place` gives
+    the row of a task in the store, where that is not its id.
     """
+    each = jax.vmap if members else lambda f, in_axes, out_axes: f
 
-    def run(state: State, key: Key, start: Step, hyper: Hyper, length: int) -> tuple[State, Info]:
-        steps, visits = drawn(algorithm, tasks, key, start, length)
-        places = [place(state, ids) for ids in ids_of(visits)]
+    def run(
+        state: State, tasks: Tasks, key: Key, start: Step, hyper: Hyper, size: Step, length: int
+    ) -> tuple[State, Info]:
+        steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
 
-        def step(state: State, at: PyTree) -> tuple[State, Info]:
-            t, visit, places = at
+        def ahead(state: State, key: Key) -> tuple[PyTree, list[Array]]:
+            visits = drawn(algorithm, tasks, key, steps)
+            return visits, [place(state, ids) for ids in ids_of(visits)]
+
+        def step(
+            state: State, hyper: Hyper, t: Int[Array, ""], visit: PyTree, rows: list[Array]
+        ) -> tuple[State, Info]:
             now = schedule(hyper, t * algorithm.iterations)
-            return algorithm.step(state, with_ids(fetch(visit, tasks), places), now)
+            return algorithm.step(state, with_ids(fetch(visit, tasks), rows), now)
 
-        return jax.lax.scan(step, state, (steps, visits, places))
+        def one(i: Step, carry: tuple[State, Info]) -> tuple[State, Info]:
+            at = partial(jax.lax.dynamic_index_in_dim, index=i, keepdims=False)
+            put = partial(jax.lax.dynamic_update_index_in_dim, index=i, axis=0)
+            state, info = stepped(carry[0], hyper, *jax.tree.map(at, todo))
+            return state, jax.tree.map(put, carry[1], info)
+
+        todo = steps, *each(ahead, (0, 0), 1)(state, key)
+        stepped = jax.jit(each(step, (0, 0, None, 0, 0), 0))  # traced once, for both uses
+        shapes = jax.eval_shape(stepped, state, hyper, *jax.tree.map(lambda x: x[0], todo))[1]
+        infos = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), shapes)
+        return jax.lax.fori_loop(0, size, one, (state, infos))
 
     return run
 
@@ -70,25 +97,45 @@ def with_ids(visits: PyTree, ids: list[Int[Array, "..."]]) -> PyTree:
     return jax.tree.unflatten(tree, moved)
 
 
-def compiled(run: Stretch, *, members: bool = False) -> Wrapped:
-    """Return a jitted stretch; with `members`, of many at once that differ in key and hyper.
+@kept
+def program(
+    algorithm: Algorithm,
+    schedule: Schedule = constant,
+    place: Place = own_place,
+    *,
+    members: bool = False,
+) -> Wrapped:
+    """Return a jitted `stretch`; with `members`, of many at once that differ in key and hyper.
 
     The state is donated: memories are updated in place.
     """
-    if members:
-        run = jax.vmap(run, in_axes=(0, 0, None, 0, None))
-    return jax.jit(run, static_argnums=4, donate_argnums=0)
+    run = stretch(algorithm, schedule, place, members=members)
+    return jax.jit(run, static_argnums=6, donate_argnums=0)
+
+
+def advance(
+    run: Callable[..., tuple[State, Info]], tasks: Tasks, key: Key, hyper: Hyper, length: int
+) -> Callable[[State, int, int], tuple[State, Info]]:
+    """Return (state, first step, steps) -> state, infos [steps] or [members, steps]."""
+
+    def some(state: State, begin: int, size: int) -> tuple[State, Info]:
+        state, infos = run(state, tasks, key, begin, hyper, size, length)
+        return state, jax.tree.map(
+            lambda x: np.ascontiguousarray(x[:size].T), jax.device_get(infos)
+        )
+
+    return some
 
 
 FILLED = 256  # tasks that are filled at once; their draws depend on it
 
 
 def fill_some(
-    write: Write, tasks: Tasks, k: int, place: Place = lambda state, ids: ids
-) -> Callable[[State, Ids, Key, Hyper], State]:
-    """Return the eager filling of some tasks' memories: (state, ids, key, hyper) -> state."""
+    write: Write, k: int, place: Place = own_place
+) -> Callable[[State, Tasks, Ids, Key, Hyper], State]:
+    """Return the eager filling of some tasks: (state, tasks, ids, key, hyper) -> state."""
 
-    def run(state: State, ids: Ids, key: Key, hyper: Hyper) -> State:
+    def run(state: State, tasks: Tasks, ids: Ids, key: Key, hyper: Hyper) -> State:
         samples = tasks.fetch(ids, tasks.draw(jax.random.fold_in(key, ids[0]), ids, k))
         return write(state, TaskBatch(place(state, ids), Task(support=samples)), hyper)
 
@@ -96,16 +143,16 @@ def fill_some(
 
 
 def fill(
-    write: Write | None, tasks: Tasks, n: int, k: int, *, chunk: int = FILLED
-) -> Callable[[State, Key, Hyper], State]:
-    """Return the eager filling of all n tasks' memories: (state, key, hyper) -> state."""
+    write: Write | None, n: int, k: int, *, chunk: int = FILLED
+) -> Callable[[State, Tasks, Key, Hyper], State]:
+    """Return the eager filling of all n tasks' memories: (state, tasks, key, hyper) -> state."""
     if write is None:
         raise TypeError("this method has no memories to fill")
-    some = fill_some(write, tasks, k)
+    some = fill_some(write, k)
 
-    def run(state: State, key: Key, hyper: Hyper) -> State:
+    def run(state: State, tasks: Tasks, key: Key, hyper: Hyper) -> State:
         def write_some(state: State, ids: Ids) -> tuple[State, None]:
-            return some(state, ids, key, hyper), None
+            return some(state, tasks, ids, key, hyper), None
 
         ids = jnp.arange(n, dtype=jnp.int32)
         whole = n - n % chunk

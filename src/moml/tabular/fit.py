@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -174,8 +173,8 @@ def train_kind(
     steps = max(2000, math.ceil(n / 10)) if iterations is None else iterations
     some, done = setup(kind, shape, shots, steps, given), compiled(kind, shape, shots, steps)
     programs = Programs(
-        partial(done.first, given),
-        lambda state, *rest: done.stretch(state, given, *rest),
+        lambda seeds, tasks, *rest: done.first(given, seeds, *rest),
+        lambda state, tasks, *rest: done.stretch(state, given, *rest),
     )
     etas, betas = (ETAS, some.betas) if models is None else (ETAS[:1], some.betas[:1])
     settings = [{"eta": eta, "beta": beta} for eta in etas for beta in betas]

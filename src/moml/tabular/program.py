@@ -19,7 +19,7 @@ from moml.models.table import Knots
 from moml.runtime import simulate
 from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, drawn_from, grouped
-from moml.training.sweep import first_state
+from moml.training.compose import init_key, start
 from moml.types import Batch, Hyper, Info, Key, Meta, Params, SampleSpec, State, Task, Tasks
 
 QUERIES = 16  # query rows of a visit
@@ -104,14 +104,20 @@ def compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
 
     def first(given: TableData, seed: jax.Array, key: Key, hyper: Hyper) -> State:
         some = of(given)
-        return first_state(some.chosen, some.init, some.tasks)(seed, key, hyper)
+        return start(some.chosen.algorithm, None, some.init(init_key(seed)), some.tasks, key, hyper)
 
     def run(
-        state: State, given: TableData, key: Key, begin: jax.Array, hyper: Hyper, length: int
+        state: State,
+        given: TableData,
+        key: Key,
+        begin: jax.Array,
+        hyper: Hyper,
+        size: jax.Array,
+        length: int,
     ) -> tuple[State, Info]:
         some = of(given)
-        go = simulate.stretch(some.chosen.algorithm, some.tasks, cosine(steps))
-        return go(state, key, begin, hyper, length)
+        go = simulate.stretch(some.chosen.algorithm, cosine(steps))
+        return go(state, some.tasks, key, begin, hyper, size, length)
 
     def answers(meta: Meta, given: TableData, test: Task) -> jax.Array:
         made = of(given).made
@@ -124,6 +130,8 @@ def compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
 
     return Compiled(
         jax.jit(jax.vmap(first, (None, 0, 0, 0))),
-        jax.jit(jax.vmap(run, (0, None, 0, None, 0, None)), static_argnums=5, donate_argnums=0),
+        jax.jit(
+            jax.vmap(run, (0, None, 0, None, 0, None, None)), static_argnums=6, donate_argnums=0
+        ),
         jax.jit(jax.vmap(answers, (0, None, None))),
     )

@@ -1,7 +1,7 @@
 """Tasks with finite data, all in two arrays."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike
 from moml.errors import DataError
 from moml.tasks.parts import block_rows
 from moml.tasks.sampler import distinct_or_not
-from moml.types import Batch, Key, Parts, Tasks
+from moml.types import Batch, Key, Tasks
 
+Ids = Int[Array, " tasks"]
+Sizes = Int[Array, " n"]
 Arrays = tuple[Shaped[Array, " n m *x"], Shaped[Array, " n m *y"]]
 
 
@@ -61,25 +63,35 @@ def from_arrays(
             task, row = bad[0]
             many = f"{len(bad)} such rows"
             raise DataError(f"{name} must be finite; task {task}, row {row} is not ({many})")
-    equal = bool((count == m).all())
-    rows = jnp.asarray(count, jnp.int32)
+    return Tasks(
+        n, drawn_rows(m if (count == m).all() else None), _fetch, jnp.asarray(count, jnp.int32),
+        (x, y), _full, _cut, sized=True, least=int(count.min()),
+    )  # fmt: skip
 
-    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
+
+@lru_cache
+def drawn_rows(each: int | None) -> Callable[[Sizes, Key, Ids, int], Int[Array, "tasks size"]]:
+    """The draw of rows of tasks that have `each` rows; None: as many as their sizes say."""
+
+    def draw(sizes: Sizes, key: Key, ids: Ids, size: int) -> Int[Array, "tasks size"]:
         keys = jax.random.split(key, len(ids))
-        if equal:
-            return jax.vmap(lambda key: distinct_or_not(key, m, size))(keys)
-        return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, rows[ids])
+        if each is not None:
+            return jax.vmap(lambda key: distinct_or_not(key, each, size))(keys)
+        return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, sizes[ids])
 
-    def cut(devices: int, which: int) -> tuple[np.ndarray, np.ndarray]:
-        return block_rows(x, devices, which), block_rows(y, devices, which)
+    return draw
 
-    def full(ids: Int[Array, " tasks"]) -> Batch:
-        mask = jax.vmap(lambda size: jnp.arange(m, dtype=jnp.int32) < size)(rows[ids])
-        return Batch(x[ids], y[ids], mask)
 
-    fetch, parts = partial(_fetch, (x, y)), Parts(cut, _fetch)
-    least = int(count.min())
-    return Tasks(n, draw, fetch, full, least, sizes=lambda ids: rows[ids], parts=parts)
+def _full(sizes: Sizes, arrays: Arrays, ids: Ids) -> Batch:
+    """All rows of some tasks."""
+    x, y = arrays
+    mask = jax.vmap(lambda size: jnp.arange(x.shape[1], dtype=jnp.int32) < size)(sizes[ids])
+    return Batch(x[ids], y[ids], mask)
+
+
+def _cut(arrays: Arrays, devices: int, which: int) -> tuple[np.ndarray, ...]:
+    """The rows of one device's tasks."""
+    return tuple(block_rows(values, devices, which) for values in arrays)
 
 
 def _fetch(

@@ -1,7 +1,7 @@
 """Clients that own rows of one flat array: any sizes, no padding."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ from jaxtyping import Array, Int, Shaped
 from numpy.typing import ArrayLike
 
 from moml.errors import DataError
+from moml.tasks.arrays import Ids, Sizes, drawn_rows
 from moml.tasks.parts import block_of, padded
-from moml.tasks.sampler import distinct_or_not
-from moml.types import Batch, Key, Parts, Tasks
+from moml.types import Batch, Tasks
 
 
 def unit(x: Array) -> Array:
@@ -27,7 +27,7 @@ def unit(x: Array) -> Array:
 
 
 class Owned(NamedTuple):
-    """Rows and their owners: client i owns the rows order[start[i]], order[start[i] + 1], ..."""
+    """Rows and their owners: client i owns the rows order[start[i] : start[i + 1]]."""
 
     x: Shaped[Array | np.ndarray, " rows *x"]
     y: Shaped[Array | np.ndarray, " rows *y"]
@@ -35,9 +35,10 @@ class Owned(NamedTuple):
     start: Int[Array | np.ndarray, " clients"]
 
 
-def _block(whole: Owned, sizes: np.ndarray, devices: int, which: int) -> Owned:
+def _block(whole: Owned, devices: int, which: int) -> Owned:
     """The rows of one device's clients, padded to the length of the longest device."""
-    start, block = np.cumsum(sizes) - sizes, block_of(len(sizes), devices)
+    start = np.asarray(whole.start)
+    sizes, block = np.diff(start, append=len(whole.order)), block_of(len(start), devices)
     ends = [int(sizes[: d * block].sum()) for d in range(devices + 1)]
     order = np.asarray(whole.order)
     used = [np.unique(order[a:b], return_inverse=True) for a, b in pairwise(ends)]
@@ -110,35 +111,38 @@ def from_rows(
     if not shared:
         used, flat = np.unique(flat, return_inverse=True)
         x, y = x[used], y[used]
-    n, m, least = len(sizes), int(sizes.max()), int(sizes.min())
+    most, least = int(sizes.max()), int(sizes.min())
     start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
-    count, whole = jnp.asarray(sizes, jnp.int32), Owned(x, y, jnp.asarray(flat, jnp.int32), start)
-    even = least == m if alike is None else alike
+    even = least == most if alike is None else alike
+    fetch, full = _functions(transform, most)
+    return Tasks(
+        len(sizes), drawn_rows(most if even else None), fetch, jnp.asarray(sizes, jnp.int32),
+        Owned(x, y, jnp.asarray(flat, jnp.int32), start), full, _block, sized=True, least=least,
+    )  # fmt: skip
 
-    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
-        keys = jax.random.split(key, len(ids))
-        if even:
-            return jax.vmap(lambda key: distinct_or_not(key, m, size))(keys)
-        return jax.vmap(lambda key, n: distinct_or_not(key, n, size))(keys, count[ids])
 
-    def fetch_of(
+@lru_cache
+def _functions(
+    transform: Callable[[Array], Array], most: int
+) -> tuple[Callable[[Owned, Array, Array], Batch], Callable[[Sizes, Owned, Ids], Batch]]:
+    """Fetch the rows of clients that have at most so many; some of them, or all."""
+
+    def fetch(
         owned: Owned, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]
     ) -> Batch:
         first = owned.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
         at = owned.order[first + samples.astype(jnp.int32)]
         return Batch(transform(owned.x[at]), owned.y[at])
 
-    fetch = partial(fetch_of, whole)
-
-    def full(ids: Int[Array, " tasks"]) -> Batch:
-        width = m if isinstance(ids, jax.core.Tracer) else int(sizes[np.asarray(ids)].max())
+    def full(sizes: Sizes, owned: Owned, ids: Ids) -> Batch:
+        traced = any(isinstance(value, jax.core.Tracer) for value in (sizes, ids))
+        width = most if traced else int(np.asarray(sizes)[np.asarray(ids)].max())
         place = jnp.arange(width, dtype=jnp.int32)
-        mask = jax.vmap(lambda size: place < size)(count[ids])
-        padded = fetch(ids, jnp.where(mask, place[None], 0))  # padding repeats the first row
-        return Batch(padded.x, padded.y, mask)
+        mask = jax.vmap(lambda size: place < size)(sizes[ids])
+        rows = fetch(owned, ids, jnp.where(mask, place[None], 0))  # padding repeats the first row
+        return Batch(rows.x, rows.y, mask)
 
-    parts = Parts(partial(_block, whole, sizes), fetch_of)
-    return Tasks(n, draw, fetch, full, least, sizes=lambda ids: count[ids], parts=parts)
+    return fetch, full
 
 
 def buckets(sizes: ArrayLike) -> list[Int[np.ndarray, " _"]]:

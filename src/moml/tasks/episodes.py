@@ -1,5 +1,8 @@
 """Episodes: tasks of classifying `ways` classes from a few images of each."""
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +13,7 @@ from moml.errors import DataError, check_count
 from moml.tasks.sampler import distinct, distinct_or_not
 from moml.types import Batch, Key, Tasks
 
+Table = Int[Array, "n ways"]
 Pool = UInt8[np.ndarray, "_ each height width channels"]
 
 
@@ -45,9 +49,7 @@ def overlapping(key: Key, classes: int, ways: int, n: int) -> Int[Array, "n ways
     return jax.vmap(lambda key: distinct(key, classes, ways))(jax.random.split(key, n))
 
 
-def episodes(
-    images: ArrayLike | Array, ways: int, table: Int[Array, "n ways"] | None = None
-) -> Tasks:
+def episodes(images: ArrayLike | Array, ways: int, table: Table | None = None) -> Tasks:
     """Tasks of classifying `ways` classes of images.
 
     A draw of size K is K images of each class, so a batch has K * ways images with labels
@@ -83,11 +85,22 @@ def episodes(
     if ways > classes:
         raise DataError(f"ways must be at most the {classes} classes; got {ways}")
     pixels = jnp.asarray(images.reshape(classes * each, *images.shape[2:]))
+    return Tasks(
+        None if table is None else len(table), _drawn(classes, each, ways), _fetch, table, pixels,
+        least=each, ways=ways,
+    )  # fmt: skip
 
-    def classes_of(task: Int[Array, ""]) -> Int[Array, " ways"]:
-        return distinct(jax.random.key(task), classes, ways) if table is None else table[task]
 
-    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, "tasks size ways"]:
+@lru_cache
+def _drawn(classes: int, each: int, ways: int) -> Callable[..., Int[Array, "tasks size ways"]]:
+    """The draw of images of each class of some tasks, as numbers among all images."""
+
+    def draw(
+        table: Table | None, key: Key, ids: Int[Array, " tasks"], size: int
+    ) -> Int[Array, "tasks size ways"]:
+        def classes_of(task: Int[Array, ""]) -> Int[Array, " ways"]:
+            return distinct(jax.random.key(task), classes, ways) if table is None else table[task]
+
         def of_class(key: Key, which: Int[Array, ""]) -> Int[Array, " size"]:
             return which * each + distinct_or_not(key, each, size)
 
@@ -96,10 +109,16 @@ def episodes(
 
         return jax.vmap(of_task)(jax.random.split(key, len(ids)), ids)
 
-    def fetch(ids: Int[Array, "*tasks"], rows: Int[Array, "*tasks_visits_size ways"]) -> Batch:
-        *many, size, _ = rows.shape
-        x = pixels[rows.reshape(*many, size * ways)].astype(float) / 255
-        label = jnp.broadcast_to(jnp.arange(ways, dtype=jnp.int32), rows.shape)
-        return Batch(x, label.reshape(*many, size * ways))
+    return draw
 
-    return Tasks(None if table is None else len(table), draw, fetch, least=each, ways=ways)
+
+def _fetch(
+    pixels: UInt8[Array, "_ height width channels"],
+    ids: Int[Array, "*tasks"],
+    rows: Int[Array, "*tasks_visits_size ways"],
+) -> Batch:
+    """The drawn images as floats 0 .. 1, with their labels."""
+    *many, size, ways = rows.shape
+    x = pixels[rows.reshape(*many, size * ways)].astype(float) / 255
+    label = jnp.broadcast_to(jnp.arange(ways, dtype=jnp.int32), rows.shape)
+    return Batch(x, label.reshape(*many, size * ways))

@@ -1,6 +1,8 @@
 """A table's tasks: groups of rows of any size, with known rows (support) and others (query)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -70,8 +72,7 @@ def from_groups(
     [1.0, 3.0]
     """
     rows = grouped(x, y, groups, weights)
-    tasks = drawn_from(rows, shots=shots, ordered=ordered)
-    return tasks._replace(least=int(np.min(rows.size)))
+    return replace(drawn_from(rows, shots=shots, ordered=ordered), least=int(np.min(rows.size)))
 
 
 def grouped(
@@ -96,8 +97,13 @@ def grouped(
 
 def drawn_from(rows: Grouped, *, shots: int, ordered: bool = False) -> Tasks:
     """The groups as tasks; see `from_groups`. The rows may be traced."""
-    check_count("shots", shots)
-    x, y, weigh, order, start, count = rows
+    draw = _drawn(check_count("shots", shots), ordered)
+    return Tasks(len(rows.size), draw, _fetch, rows.size, rows, sized=True)
+
+
+@lru_cache
+def _drawn(shots: int, ordered: bool) -> Callable[..., Int[Array, "tasks size"]]:
+    """The draw of support and query rows of some groups; -1 where there is none."""
 
     def one(key: Key, n: Int[Array, ""], size: int) -> Int[Array, " size"]:
         bits = jax.random.bits(key, (3,), jnp.uint32)
@@ -111,13 +117,17 @@ def drawn_from(rows: Grouped, *, shots: int, ordered: bool = False) -> Tasks:
             rows = strided(bits[1:], n, jnp.where(support, place, s + asked))
         return jnp.where(jnp.where(support, place < s, asked < n - s), rows, -1)
 
-    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Int[Array, " tasks size"]:
+    def draw(
+        sizes: Int[Array, " groups"], key: Key, ids: Int[Array, " tasks"], size: int
+    ) -> Int[Array, " tasks size"]:
         keys = jax.random.split(key, len(ids))
-        return jax.vmap(lambda key, n: one(key, n, size))(keys, count[ids])
+        return jax.vmap(lambda key, n: one(key, n, size))(keys, sizes[ids])
 
-    def fetch(ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_size"]) -> Batch:
-        first = start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
-        at = order[first + jnp.maximum(samples, 0)]  # padding repeats the first row
-        return Batch(x[at], y[at], jnp.where(samples >= 0, weigh[at], 0))
+    return draw
 
-    return Tasks(len(count), draw, fetch, sizes=lambda ids: count[ids])
+
+def _fetch(rows: Grouped, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_size"]) -> Batch:
+    """The drawn rows of some groups, with their weights as a mask."""
+    first = rows.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+    at = rows.order[first + jnp.maximum(samples, 0)]  # padding repeats the first row
+    return Batch(rows.x[at], rows.y[at], jnp.where(samples >= 0, rows.weights[at], 0))

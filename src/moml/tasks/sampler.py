@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
-from moml.errors import ConfigError
 from moml.types import Key, SampleSpec, Task, TaskBatch, Tasks, Turnout
 
 
@@ -79,12 +78,6 @@ def stratified_ids(key: Key, n: int, size: int, groups: int) -> Int[Array, " siz
     return jnp.concatenate([at + draw_ids(key, width, each) for key, width, at in blocks])
 
 
-def _sizes(tasks: Tasks, ids: Int[Array, " size"]) -> Int[Array, " size"]:
-    if tasks.sizes is None:
-        raise ConfigError("weighted needs tasks of known sizes; got a stream of tasks")
-    return tasks.sizes(ids)
-
-
 def _draw_turnout(
     key: Key, need: SampleSpec, tasks: Tasks, ids: Int[Array, " size"]
 ) -> Turnout | None:
@@ -98,7 +91,7 @@ def _draw_turnout(
     return Turnout(
         present=~chance(drop_key, need.dropout),
         steps=jnp.where(chance(late_key, need.straggle), fewer, whole),
-        weight=_sizes(tasks, ids) if need.weighted else jnp.ones_like(ids),
+        weight=tasks.sizes(ids) if need.weighted else jnp.ones_like(ids),
     )
 
 

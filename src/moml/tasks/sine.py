@@ -1,21 +1,31 @@
 """Regression tasks on curves: the paper's y = A sin(phi + x), or another family of functions."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
 
 from moml.errors import DataError
-from moml.types import Batch, Key, Tasks
+from moml.types import Batch, Key, Samples, Tasks
 
 Curve = Callable[[Float[Array, " p"], Float[Array, "..."]], Float[Array, "..."]]
 
 
 def curves(curve: Curve, parameters: Float[Array, "n p"], *, noise: float = 0.0) -> Tasks:
     """Tasks y = curve(parameters[i], x) + noise, x ~ U(-5, 5)."""
+    return Tasks(len(parameters), _drawn(curve, noise), as_drawn, parameters)
 
-    def draw(key: Key, ids: Int[Array, " tasks"], size: int) -> Batch:
+
+@lru_cache
+def _drawn(curve: Curve, noise: float) -> Callable[..., Batch]:
+    """The draw of points of some curves."""
+
+    def draw(
+        parameters: Float[Array, "n p"], key: Key, ids: Int[Array, " tasks"], size: int
+    ) -> Batch:
         x_key, noise_key = jax.random.split(key)
         x = jax.random.uniform(x_key, (len(ids), size, 1), minval=-5.0, maxval=5.0)
         y = jax.vmap(curve)(parameters[ids], x)
@@ -23,12 +33,22 @@ def curves(curve: Curve, parameters: Float[Array, "n p"], *, noise: float = 0.0)
             y = y + noise * jax.random.normal(noise_key, y.shape)
         return Batch(x, y)
 
-    return Tasks(len(parameters), draw, lambda ids, samples: samples)
+    return draw
+
+
+def as_drawn(data: PyTree, ids: Int[Array, "*tasks"], drawn: Samples) -> Samples:
+    """Fetch samples that a draw made in full."""
+    return drawn
+
+
+def wave(p: Float[Array, " p"], x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A sin(phi + x) of p = (A, phi)."""
+    return p[0] * jnp.sin(p[1] + x)
 
 
 def sine(
-    amplitude: Float[Array, " n"] | None = None,
-    phase: Float[Array, " n"] | None = None,
+    amplitude: Float[Array | np.ndarray, " n"] | None = None,
+    phase: Float[Array | np.ndarray, " n"] | None = None,
     *,
     noise: float = 0.0,
 ) -> Tasks:
@@ -51,12 +71,11 @@ def sine(
     (25, (2, 10, 1))
     """
     if amplitude is None and phase is None:
-        a, i = jnp.meshgrid(jnp.arange(1, 6), jnp.arange(1, 6), indexing="ij")
-        amplitude, phase = a.ravel().astype(float), i.ravel().astype(float) * (jnp.pi / 5)
+        five = np.arange(1, 6, dtype=jnp.result_type(float))
+        amplitude, phase = np.repeat(five, 5), np.tile(five * five.dtype.type(np.pi / 5), 5)
     if amplitude is None or phase is None or amplitude.shape != phase.shape:
         raise DataError("amplitude and phase must be given together, with equal lengths")
-    wave = lambda p, x: p[0] * jnp.sin(p[1] + x)
-    return curves(wave, jnp.stack([amplitude, phase], axis=1), noise=noise)
+    return curves(wave, jnp.asarray(np.stack([amplitude, phase], axis=1)), noise=noise)
 
 
 def unseen_waves(key: Key, n: int) -> tuple[Float[Array, " n"], Float[Array, " n"]]:

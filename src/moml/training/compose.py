@@ -1,10 +1,12 @@
 """A method for some tasks, its hyper-parameters, its first state; and the keys of a run."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.stages import Wrapped
 from jaxtyping import Array, Int
 
 from moml.algorithms.method import BOTH, Factory, Method
@@ -13,7 +15,8 @@ from moml.algorithms.signature import NUMBER, checked, keywords, unknown
 from moml.errors import ConfigError, DataError
 from moml.methods import METHODS, factory_of
 from moml.runtime import simulate
-from moml.types import Hyper, Key, Loss, Params, State, Tasks
+from moml.runtime.programs import kept
+from moml.types import Algorithm, Hyper, Key, Loss, Params, State, Tasks
 
 Seed = int | Int[Array, ""]
 
@@ -90,17 +93,38 @@ def described(hyper: Hyper) -> str:
     return ", ".join(f"{name} {float(value):g}" for name, value in shown.items())
 
 
-def start(chosen: Method, tasks: Tasks) -> Callable[[Params, Key, Hyper], State]:
-    """The first state of a run, its memories filled if the method is eager."""
+def start(
+    algorithm: Algorithm, k: int | None, params: Params, tasks: Tasks, key: Key, hyper: Hyper
+) -> State:
+    """The first state of a run, its memories filled from k samples each unless k is None."""
+    state = algorithm.init(params, hyper)
+    if k is None or tasks.n is None:
+        return state
+    return simulate.fill(algorithm.fill, tasks.n, k)(state, tasks, fill_key(key), hyper)
 
-    def first(params: Params, key: Key, hyper: Hyper) -> State:
-        state = chosen.algorithm.init(params, hyper)
-        if not chosen.eager or tasks.n is None:
-            return state
-        fill = simulate.fill(chosen.algorithm.fill, tasks, tasks.n, chosen.k)
-        return fill(state, fill_key(key), hyper)
 
-    return first
+@kept
+def _first(algorithm: Algorithm, k: int | None) -> Wrapped:
+    return jax.jit(partial(start, algorithm, k))
+
+
+@kept
+def _first_members(algorithm: Algorithm, k: int | None, init: Callable[[Key], Params]) -> Wrapped:
+    def first(seed: Seed, tasks: Tasks, key: Key, hyper: Hyper) -> State:
+        return start(algorithm, k, init(init_key(seed)), tasks, key, hyper)
+
+    return jax.jit(jax.vmap(first, (0, None, 0, 0)))
+
+
+def first_program(chosen: Method, init: Callable[[Key], Params] | None = None) -> Wrapped:
+    """The jitted `start`: (params, tasks, key, hyper) -> the first state.
+
+    With `init` of members: (seeds, tasks, keys, hyper) -> their states.
+    """
+    k = chosen.k if chosen.eager else None
+    if init is None:
+        return _first(chosen.algorithm, k)
+    return _first_members(chosen.algorithm, k, init)
 
 
 def check_schedule(schedule: Schedule, hyper: Hyper) -> None:

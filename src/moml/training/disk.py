@@ -6,6 +6,7 @@ of the next. A row that two successive pieces visit is handed over in memory.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -64,9 +65,9 @@ class OnDisk(Execution):
         self.store, self._steps, self._length, self._eager = store, steps, length, eager
         self._algorithm, self._tasks, self._key, self._hyper = algorithm, tasks, key, hyper
         self._tree = jax.tree.structure(split(jax.eval_shape(algorithm.init, params, hyper))[1])
-        self._program = simulate.compiled(partial_store.stretch(algorithm, tasks, schedule))
-        self._visited = partial_store.visited(algorithm, tasks)
-        self._each = jax.eval_shape(lambda key: self._visited(key, 0, 1), key).size
+        self._program = partial_store.program(algorithm, schedule)
+        self._visited = partial(partial_store.visited(algorithm), tasks, key)
+        self._each = jax.eval_shape(lambda: self._visited(0, 1)).size
         fits = max(1, BUDGET // (self._each * store.layout.width))
         self._most = length if store.n * store.layout.width <= BUDGET else min(length, fits)
         self._ahead: tuple[tuple[int, int], Future[Rows]] | None = None
@@ -87,12 +88,13 @@ class OnDisk(Execution):
 
     def advance(self, carry: State, begin: int, size: int) -> tuple[State, Info]:
         infos = []
+        run = simulate.advance(self._program, self._tasks, self._key, self._hyper, self._most)
         for start, count in self.pieces(begin, size):
             piece = self._take(start, count)
-            state = self._padded(carry, piece, min(self.store.n, count * self._each))
+            state = self._padded(carry, piece, min(self.store.n, self._most * self._each))
             self._look_ahead(start + count, begin + size)
-            state, info = self._program(state, self._key, start, self._hyper, count)
-            infos.append(jax.tree.map(np.asarray, info))
+            state, info = run(state, start, count)
+            infos.append(info)
             carry, rows = split(state.state)
             self._put(piece, self._packed(rows, len(piece.ids)))
         return carry, jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
@@ -123,13 +125,13 @@ class OnDisk(Execution):
             self._written = None
 
     def _fill(self, carry: State, progress: bool) -> None:
-        fill = jax.jit(partial_store.fill(self._algorithm, self._tasks, self._eager))
+        fill = jax.jit(partial_store.fill(self._algorithm, self._eager))
         key, n = fill_key(self._key), self.store.n
         with bar("filling memories", n, shown=progress) as advance:
             for first in range(0, n, simulate.FILLED):
                 ids = np.arange(first, min(first + simulate.FILLED, n))
                 empty = Rows(ids, np.zeros((len(ids), self.store.layout.stride), np.uint8))
-                full = fill(self._padded(carry, empty, len(ids)), key, self._hyper)
+                full = fill(self._padded(carry, empty, len(ids)), self._tasks, key, self._hyper)
                 self.store.write(ids, self._packed(split(full.state)[1], len(ids)), empty.rows)
                 advance(first + len(ids))
 
@@ -148,7 +150,7 @@ class OnDisk(Execution):
         return self.store.layout.pack(leaves, slice(count))
 
     def _begin_to_read(self, start: int, count: int) -> "Future[Rows]":
-        ids = np.unique(np.asarray(self._visited(self._key, start, count))).astype(np.int64)
+        ids = np.unique(np.asarray(self._visited(start, count))).astype(np.int64)
         return self._pool.submit(lambda: Rows(ids, self.store.read(ids)))
 
     def _look_ahead(self, start: int, end: int) -> None:

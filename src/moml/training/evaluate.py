@@ -4,15 +4,19 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, check_count
+from moml.runtime.programs import kept
 from moml.tasks.sampler import shuffled
 from moml.training.check import check_loss
 from moml.training.fit import Learner
 from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Samples, Tasks
 
 Score = Callable[[Params, Samples, Samples], PyTree]  # personal parameters, support, query
+SupportAndQuery = Callable[[Tasks, Key, Int[Array, ""]], tuple[Samples, Samples]]
 
 STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)  # numbers of known samples
 
@@ -26,13 +30,8 @@ def levels(shots: int) -> list[int]:
     return sorted({shots, *(step for step in STEPS if step < shots)})
 
 
-def score_on(
-    score: Score, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int | None
-) -> Callable[[Meta, Hyper, Int[Array, ""]], PyTree]:
-    """A task's score on `queries` samples after adapting on `shots` others; None: on all others.
-
-    All others are padded to the largest task's, with a mask: `score` must honour it.
-    """
+def check_shots(tasks: Tasks, shots: int, queries: int | None) -> None:
+    """Raise unless tasks have `shots` samples to adapt on and `queries`, or any, to score on."""
     if tasks.n is None:
         raise ConfigError("scores need a fixed set of test tasks; got a stream")
     if tasks.least is not None and shots + (queries or 1) > tasks.least:
@@ -40,32 +39,66 @@ def score_on(
             f"{shots} shots and {queries or 1} queries, but the smallest task has {tasks.least} "
             "samples"
         )
-    both = _support_and_query(tasks, shots, queries)
+    if queries is None and not tasks.sized:
+        raise ConfigError("to score on all other samples, tasks must have sizes")
 
-    def one(meta: Meta, hyper: Hyper, i: Int[Array, ""]) -> PyTree:
-        support, query = both(jax.random.fold_in(key, i), i)
+
+def score_on(
+    score: Score, adapt: Adapt, *, shots: int, queries: int | None, most: int = 0
+) -> Callable[[Meta, Hyper, Tasks, Key, Int[Array, ""]], PyTree]:
+    """A task's score on `queries` samples after adapting on `shots` others; None: on all others.
+
+    All others are padded to the `most` that any task has, with a mask: `score` must honour it.
+    """
+    both = _all_others(shots, most) if queries is None else _some(shots, queries)
+
+    def one(meta: Meta, hyper: Hyper, tasks: Tasks, key: Key, i: Int[Array, ""]) -> PyTree:
+        support, query = both(tasks, jax.random.fold_in(key, i), i)
         mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
         return score(mine, support, query)
 
     return one
 
 
-def scores_on(
-    score: Score,
-    adapt: Adapt,
-    tasks: Tasks,
-    key: Key,
-    *,
-    shots: int,
-    queries: int | None,
-    chunk: int = 256,
-) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
-    """The `score_on` of every task, `chunk` of them side by side."""
-    one = score_on(score, adapt, tasks, key, shots=shots, queries=queries)
-    n = tasks.n or 0  # a stream was refused
+def _some(shots: int, queries: int) -> SupportAndQuery:
+    """`shots` samples of a task, and `queries` others."""
+    return lambda tasks, key, i: _parts(tasks, i, tasks.draw(key, i[None], shots + queries), shots)
 
-    def scores(meta: Meta, hyper: Hyper) -> Float[Array, " n"]:
-        return jax.lax.map(lambda i: one(meta, hyper, i), jnp.arange(n), batch_size=min(chunk, n))
+
+def _all_others(shots: int, most: int) -> SupportAndQuery:
+    """`shots` samples of a task, and all others, padded."""
+
+    def both(tasks: Tasks, key: Key, i: Int[Array, ""]) -> tuple[Samples, Samples]:
+        size, place = tasks.sizes(i[None])[0], jnp.arange(most, dtype=jnp.int32)
+        rows = shuffled(key, size, most)
+        support, query = _parts(tasks, i, jnp.where(place < size, rows, rows[0])[None], shots)
+        return support, query._replace(mask=place[shots:] < size)
+
+    return both
+
+
+def _parts(tasks: Tasks, i: Int[Array, ""], drawn: PyTree, shots: int) -> tuple[Samples, Samples]:
+    """The first `shots` drawn samples, and the rest."""
+    cut = lambda at: tasks.fetch(i[None], jax.tree.map(lambda x: x[:, at], drawn))
+    first = lambda samples: jax.tree.map(lambda x: x[0], samples)
+    return first(cut(slice(shots))), first(cut(slice(shots, None)))
+
+
+def most_samples(tasks: Tasks, queries: int | None) -> int:
+    """The size of the largest task, where all its samples are scored on; else 0."""
+    return 0 if queries is not None else int(np.max(tasks.index))
+
+
+def scores_on(
+    score: Score, adapt: Adapt, *, shots: int, queries: int | None, most: int = 0, chunk: int = 256
+) -> Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]:
+    """The `score_on` of every task, `chunk` of them side by side."""
+    one = score_on(score, adapt, shots=shots, queries=queries, most=most)
+
+    def scores(meta: Meta, hyper: Hyper, tasks: Tasks, key: Key) -> Float[Array, " n"]:
+        n = tasks.n or 0  # a stream was refused
+        each = lambda i: one(meta, hyper, tasks, key, i)
+        return jax.lax.map(each, jnp.arange(n), batch_size=min(chunk, n))
 
     return scores
 
@@ -75,38 +108,17 @@ def unadapted(adapt: Adapt) -> Adapt:
     return adapt._replace(apply=lambda meta, support, hyper: adapt.start(meta))
 
 
-def _support_and_query(
-    tasks: Tasks, shots: int, queries: int | None
-) -> Callable[[Key, Int[Array, ""]], tuple[Samples, Samples]]:
-    """(key, task) -> `shots` of its samples, and `queries` others or all others with a mask."""
-
-    def parts(i: Int[Array, ""], drawn: PyTree) -> tuple[Samples, Samples]:
-        cut = lambda at: tasks.fetch(i[None], jax.tree.map(lambda x: x[:, at], drawn))
-        first = lambda samples: jax.tree.map(lambda x: x[0], samples)
-        return first(cut(slice(shots))), first(cut(slice(shots, None)))
-
-    if queries is not None:
-        return lambda key, i: parts(i, tasks.draw(key, i[None], shots + queries))
-    if tasks.n is None or tasks.sizes is None:
-        raise ConfigError("to score on all other samples, tasks must have sizes")
-    sizes = tasks.sizes
-    place = jnp.arange(int(jnp.max(sizes(jnp.arange(tasks.n)))), dtype=jnp.int32)
-
-    def all_others(key: Key, i: Int[Array, ""]) -> tuple[Samples, Samples]:
-        size = sizes(i[None])[0]
-        rows = shuffled(key, size, len(place))
-        support, query = parts(i, jnp.where(place < size, rows, rows[0])[None])
-        return support, query._replace(mask=place[shots:] < size)
-
-    return all_others
+def on_query(loss: Loss) -> Score:
+    """The loss on the query, as a score."""
+    return lambda mine, support, query: loss(mine, query)
 
 
-def errors_on(
-    loss: Loss, adapt: Adapt, tasks: Tasks, key: Key, *, shots: int, queries: int, chunk: int = 256
-) -> Callable[[Meta, Hyper], Float[Array, " n"]]:
-    """Each task's loss on `queries` samples after adapting on `shots` others."""
-    on_query = lambda mine, support, query: loss(mine, query)
-    return scores_on(on_query, adapt, tasks, key, shots=shots, queries=queries, chunk=chunk)
+@kept
+def _errors(
+    adaptation: Adaptation, steps: int, loss: Loss, shots: int, queries: int
+) -> Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]:
+    """Each task's loss on `queries` samples after adapting on `shots` others, jitted."""
+    return jax.jit(scores_on(on_query(loss), adaptation(steps), shots=shots, queries=queries))
 
 
 def evaluate(
@@ -152,6 +164,6 @@ def evaluate(
         queries = 100 if tasks.least is None else tasks.least - shots
     check_count("queries", queries)
     steps = learner.method.inner_steps if steps is None else check_count("steps", steps)
-    adapt = learner.method.adaptation(steps)
-    score = errors_on(loss, adapt, tasks, jax.random.key(seed), shots=shots, queries=queries)
-    return jax.jit(score)(learner.meta, learner.hyper)
+    check_shots(tasks, shots, queries)
+    program = _errors(learner.method.adaptation, steps, loss, shots, queries)
+    return program(learner.meta, learner.hyper, tasks, jax.random.key(seed))

@@ -2,16 +2,20 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax.stages import Wrapped
+from jaxtyping import Array, Bool
 
 from moml.algorithms.method import Factory, Method
 from moml.algorithms.parts.schedule import Schedule, constant
+from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, Diverged, check_count
 from moml.runtime import simulate
+from moml.runtime.programs import kept
 from moml.training.check import check_loss, check_params
 from moml.training.compose import (
     check_adapts,
@@ -19,13 +23,13 @@ from moml.training.compose import (
     check_start,
     compose,
     described,
+    first_program,
     hyper_of,
     run_key,
     samples_to_fill,
-    start,
 )
 from moml.training.execution import copy_arrays
-from moml.training.loop import Callback, TrainingInfo, all_finite, loop
+from moml.training.loop import Callback, TrainingInfo, all_finite, copy, loop
 from moml.types import Hyper, Loss, Meta, Params, Samples, State, Tasks
 
 
@@ -63,17 +67,28 @@ class Learner:
     def adapt(self, support: Samples, steps: int | None = None) -> Params:
         """Personal parameters after `steps` adaptation steps on a few samples of a task."""
         steps = self.method.inner_steps if steps is None else check_count("steps", steps)
-        adapt = self.method.adaptation(steps)
         try:
-            mine = adapt.merge(self.meta, adapt.apply(self.meta, support, self.hyper))
+            mine, finite = adapted(self.method.adaptation, steps)(self.meta, support, self.hyper)
         except (TypeError, ValueError, AttributeError) as error:
             reason = " ".join(str(error).split())[:300]
             raise DataError(f"cannot adapt to this support: {reason}") from error
-        if not all_finite(mine):
+        if not finite:
             raise DataError(
                 "the adapted parameters are not finite: check the support, or take fewer steps"
             )
         return mine
+
+
+@kept
+def adapted(adaptation: Adaptation, steps: int) -> Wrapped:
+    """The jitted adaptation: (meta, support, hyper) -> personal parameters, whether all finite."""
+    adapt = adaptation(steps)
+
+    def run(meta: Meta, support: Samples, hyper: Hyper) -> tuple[Params, Bool[Array, ""]]:
+        mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
+        return mine, all_finite(mine)
+
+    return jax.jit(run)
 
 
 def fit(
@@ -137,18 +152,18 @@ def fit(
     algorithm = chosen.algorithm
     fits = simulate.steps_that_fit(algorithm, tasks)
     length = fits if chunk is None else check_count("chunk", chunk)
-    program = simulate.compiled(simulate.stretch(algorithm, tasks, schedule))
 
     check_adapts(chosen, params, hyper)
     check_schedule(schedule, hyper)
-    key = run_key(seed)
-    first = jax.jit(start(chosen, tasks))
+    key, steps = run_key(seed), math.ceil(iterations / algorithm.iterations)
+    length = min(length, steps)
+    first = partial(first_program(chosen), params, tasks, key, hyper)
     if state is None:
-        done, carry = 0, first(params, key, hyper)
+        done, carry = 0, first()
     else:
-        done, carry = _continued(state, jax.eval_shape(first, params, key, hyper))
+        done, carry = _continued(state, jax.eval_shape(first))
     check_start(bool(all_finite(carry.meta)), chosen)
-    good = jax.tree.map(jnp.copy, carry.meta)
+    good = copy(carry.meta)
     history: list[np.ndarray] = []
 
     def after(info: TrainingInfo) -> bool:
@@ -165,9 +180,9 @@ def fit(
     try:
         carry, done = loop(
             chosen.name,
-            lambda state, begin, size: program(state, key, begin, hyper, size),
+            simulate.advance(simulate.program(algorithm, schedule), tasks, key, hyper, length),
             carry,
-            steps=done + math.ceil(iterations / algorithm.iterations),
+            steps=done + steps,
             length=length,
             done=done,
             after=after,

@@ -15,10 +15,9 @@ from jaxtyping import Array, Bool, Int, PyTree
 
 from moml.errors import Diverged
 from moml.training.progress import bar
-from moml.types import Hyper, Info, Key, Meta, State
+from moml.types import Info, Meta, State
 
 Advance = Callable[[State, int, int], tuple[State, Info]]  # carry, first step, number of steps
-Program = Callable[..., tuple[State, Info]]  # state, key, first step, hyper, number of steps
 
 
 class TrainingInfo(NamedTuple):
@@ -55,18 +54,18 @@ class Members(NamedTuple):
 
 def members(state: State) -> Members:
     """Members that begin with these states."""
-    good = jax.tree.map(jnp.copy, state.meta)  # a state is consumed
+    good = copy(state.meta)
     return Members(state, good, jnp.full(len(jax.tree.leaves(good)[0]), -1, jnp.int32))
 
 
-def side_by_side(program: Program, keys: Key, hyper: Hyper) -> Advance:
-    """Stretches of `Members` by a program over their states."""
+def side_by_side(advance: Advance) -> Advance:
+    """Stretches of `Members`, from those of their states."""
 
-    def advance(carry: Members, begin: int, size: int) -> tuple[Members, Info]:
-        state, info = program(carry.state, keys, begin, hyper, size)
+    def all_(carry: Members, begin: int, size: int) -> tuple[Members, Info]:
+        state, info = advance(carry.state, begin, size)
         return carry._replace(state=state), info
 
-    return advance
+    return all_
 
 
 def loop(
@@ -108,13 +107,19 @@ def loop(
             loss, norm = (
                 np.where(alive, values.mean(axis=-1), np.nan) for values in (losses, norms)
             )
-            meta = carry.good if side else jax.tree.map(jnp.copy, carry.meta)
+            meta = carry.good if side else copy(carry.meta)
             answer = after(TrainingInfo(done, meta, loss, norm, losses, carry))
             note = answer if isinstance(answer, str) else note
             show(done, float(np.mean(loss[alive])) if alive.any() else math.nan, note)
             if answer and not isinstance(answer, str):
                 break
     return carry, done
+
+
+@jax.jit
+def copy(tree: PyTree) -> PyTree:
+    """Copy all arrays, by one program: a state is consumed."""
+    return jax.tree.map(jnp.copy, tree)
 
 
 @jax.jit

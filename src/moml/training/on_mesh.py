@@ -38,15 +38,17 @@ class OnMesh(Execution):
         key: Key,
         hyper: Hyper,
         whole: Callable[[], State],
+        length: int,  # steps of a stretch, at most
     ):
         super().__init__(whole, self.advance)
         sharded.check(method.algorithm, tasks, mesh, method.name)
         self._algorithm, self._method, self._tasks = method.algorithm, method, tasks
-        self._mesh, self._team, self._data = mesh, group, task_data(tasks, mesh)
-        self._params, self._key, self._hyper = params, key, hyper
+        self._mesh, self._team = mesh, group
+        self._given = task_data(tasks, mesh), sharded.without_data(tasks), key
+        self._params, self._key, self._hyper, self._length = params, key, hyper, length
         at_once = method.at_once
-        self._program = sharded.program(self._algorithm, tasks, mesh, schedule, at_once=at_once)
-        self._compiled: dict[int, Compiled] = {}  # by the number of steps
+        self._program = sharded.program(self._algorithm, mesh, schedule, at_once=at_once)
+        self._compiled: Compiled | None = None
 
     def first(self, *, progress: bool = False) -> State:
         algorithm, tasks, method = self._algorithm, self._tasks, self._method
@@ -60,12 +62,13 @@ class OnMesh(Execution):
         return spread(self._algorithm, saved, self._mesh)
 
     def advance(self, carry: State, begin: int, size: int) -> tuple[State, Info]:
-        given = (carry, self._data, self._key, jnp.asarray(begin, jnp.int32), self._hyper)
+        first, count = (jnp.asarray(number, jnp.int32) for number in (begin, size))
+        given = (carry, *self._given, first, self._hyper, count)
         with self._team.watch():
-            if size not in self._compiled:
-                self._compiled[size] = self._program.lower(*given, size).compile()
-            carry, info = self._compiled[size](*given)
-            return carry, jax.tree.map(np.asarray, info)  # waits: errors are raised here
+            if self._compiled is None:
+                self._compiled = self._program.lower(*given, self._length).compile()
+            carry, info = self._compiled(*given)
+            return carry, jax.tree.map(lambda x: np.asarray(x)[:size], info)  # waits for errors
 
     def meta(self, carry: State) -> Meta:
         return jax.device_get(carry.meta)
@@ -83,8 +86,7 @@ class OnMesh(Execution):
         text = f"{self._mesh.size} devices of {processes} process{'es' * (processes > 1)}"
         text += f": d = {size:,} parameters"
         if self._compiled:  # else nothing was left to do
-            moved = max(map(all_reduced, self._compiled.values()))
-            text += f", {moved:,} bytes summed over devices in a step"
+            text += f", {all_reduced(self._compiled):,} bytes summed over devices in a step"
         return text
 
 

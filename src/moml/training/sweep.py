@@ -9,29 +9,31 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.stages import Wrapped
 from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.method import Factory, Method
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.errors import ConfigError, check_count
 from moml.runtime import simulate
+from moml.runtime.programs import kept
 from moml.training.check import check_loss, check_params
 from moml.training.compose import (
     check_adapts,
     check_schedule,
     check_start,
     compose,
+    first_program,
     hyper_of,
     init_key,
     run_key,
     samples_to_fill,
-    start,
 )
-from moml.training.loop import Callback, Program, TrainingInfo, all_finite, loop, side_by_side
+from moml.training.loop import Callback, TrainingInfo, all_finite, loop, side_by_side
 from moml.training.loop import members as begin_members
 from moml.training.rows import mean_of_seeds as mean_of_seeds
 from moml.training.rows import means_to_choose_by as means_to_choose_by
-from moml.types import Hyper, Key, Loss, Meta, Params, Record, State, Tasks
+from moml.types import Hyper, Info, Key, Loss, Meta, Params, Record, State, Tasks
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,19 @@ class Sweep:
 
     def each(self, function: Callable[[Meta, Hyper], PyTree]) -> PyTree:
         """`function(meta, hyper)` of every member, vmapped; also of those that are lost."""
-        return jax.jit(jax.vmap(function))(self.meta, self.hyper)
+        return _each(function)(self.meta, self.hyper)
+
+
+@kept
+def _each(function: Callable[[Meta, Hyper], PyTree]) -> Wrapped:
+    return jax.jit(jax.vmap(function))
 
 
 class Programs(NamedTuple):
-    """The two programs of a sweep, over its members."""
+    """The two programs of a sweep, over its members; see `first_program`, `simulate.program`."""
 
-    first: Callable[[Int[Array, " members"], Key, Hyper], State]  # seeds, keys, hyper -> states
-    stretch: Program
+    first: Callable[..., State]  # seeds, tasks, keys, hyper -> states
+    stretch: Callable[..., tuple[State, Info]]
 
 
 def grid_of(
@@ -144,15 +151,16 @@ def sweep(
     hyper = stacked_hyper(chosen, example, settings)
     algorithm = chosen.algorithm
     fits = lambda: simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
-    length = fits() if chunk is None else check_count("chunk", chunk)
+    steps = math.ceil(iterations / algorithm.iterations)
+    length = max(1, min(steps, fits() if chunk is None else check_count("chunk", chunk)))
     if programs is None:
-        run = simulate.compiled(simulate.stretch(algorithm, tasks, schedule), members=True)
-        programs = Programs(jax.jit(jax.vmap(first_state(chosen, init, tasks))), run)
+        run = simulate.program(algorithm, schedule, members=True)
+        programs = Programs(first_program(chosen, init), run)
     one = jax.tree.map(lambda leaf: leaf[0], hyper)
     check_adapts(chosen, example, one)
     check_schedule(schedule, one)
     seeds_, keys = seeds_and_keys(settings)
-    begun = programs.first(seeds_, keys, hyper)
+    begun = programs.first(seeds_, tasks, keys, hyper)
     if models is not None:
         begun = begun._replace(meta=jax.tree.map(jnp.array, models))  # copies: a state is consumed
     check_start(bool(all_finite(begun.meta)), chosen)
@@ -164,9 +172,9 @@ def sweep(
 
     carry, done = loop(
         f"{chosen.name} x {len(settings)}",
-        side_by_side(programs.stretch, keys, hyper),
+        side_by_side(simulate.advance(programs.stretch, tasks, keys, hyper, length)),
         begin_members(begun),
-        steps=math.ceil(iterations / algorithm.iterations),
+        steps=steps,
         length=length,
         after=after,
         progress=progress,
@@ -190,10 +198,3 @@ def seeds_and_keys(settings: list[Record]) -> tuple[Int[Array, " members"], Key]
     """The seeds of all members, and the keys of their runs."""
     seeds = jnp.asarray([row["seed"] for row in settings])
     return seeds, jax.vmap(run_key)(seeds)
-
-
-def first_state(
-    chosen: Method, init: Callable[[Key], Params], tasks: Tasks
-) -> Callable[[Int[Array, ""], Key, Hyper], State]:
-    """A member's state before its first step, of its seed, key and hyper-parameters."""
-    return lambda seed, key, hyper: start(chosen, tasks)(init(init_key(seed)), key, hyper)

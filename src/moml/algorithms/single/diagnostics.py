@@ -28,9 +28,8 @@ class Diagnosis(NamedTuple):
 
 def samples_of(tasks: Tasks, key: Key | None = None, size: int = 100) -> Samples:
     """All the data of a finite task, for both roles; else `size` drawn samples for each of them."""
-    if tasks.full is not None and key is None:
-        full = tasks.full
-        return lambda i: (jax.tree.map(lambda x: x[0], full(i[None])),) * 2
+    if tasks.full_from is not None and key is None:
+        return lambda i: (jax.tree.map(lambda x: x[0], tasks.full(i[None])),) * 2
     if key is None:
         raise ConfigError("these tasks have no finite data: give a key, and samples are drawn")
 

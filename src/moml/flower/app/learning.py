@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -20,8 +20,9 @@ from moml.errors import ConfigError
 from moml.flower.app.settings import Node
 from moml.runs.job import SCORED, plan_of, schedule_of, sizes_of
 from moml.tasks.sampler import draw, fetch
+from moml.tasks.sine import as_drawn
 from moml.training.compose import compose, hyper_of, init_key, run_key
-from moml.training.evaluate import score_on
+from moml.training.evaluate import check_shots, most_samples, score_on
 from moml.types import Adapt, Meta, Params, Personal, Rounds, Tasks
 
 
@@ -80,16 +81,18 @@ def _client(config: Config, data: str | None, partition: int, partitions: int) -
         if plan.built.own is None:
             raise ConfigError(f"{type(config.problem).__name__} has no clients")
         own = plan.built.own()
-    tasks, needs = plan.built.tasks, plan.method.algorithm.needs
+    needs = plan.method.algorithm.needs
     params = plan.built.init(init_key(config.seed))
     hyper = hyper_of(plan.method, params, sizes_of(config))
     key, schedule, parts = run_key(config.seed), schedule_of(config), parts_of(plan.method)
     each = lambda mine, support, query: [own.score(w, support, query) for w in mine]
     adapt = _before_and_after(plan.method.adaptation(config.test_steps))
     scored = jax.random.key(SCORED)
-    scores = score_on(each, adapt, own.tasks, scored, shots=config.shots, queries=own.queries)
+    check_shots(own.tasks, config.shots, own.queries)
+    most = most_samples(own.tasks, own.queries)
+    scores = score_on(each, adapt, shots=config.shots, queries=own.queries, most=most)
 
-    def round_(meta: Meta, row: PyTree, t: Array, i: Array) -> Outcome:
+    def round_(tasks: Tasks, tested: Tasks, meta: Meta, row: PyTree, t: Array, i: Array) -> Outcome:
         visit = draw(jax.random.fold_in(key, t), needs, tasks)  # all of the round's, as simulated
         at = jnp.argmax(visit.ids == i)
         mine = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, at, 1), visit)
@@ -98,11 +101,11 @@ def _client(config: Config, data: str | None, partition: int, partitions: int) -
         steps = None if mine.turnout is None else mine.turnout.steps
         done = parts.update(meta, row, mine.task, steps, now)
         weight = jnp.ones((), jnp.int32) if mine.turnout is None else mine.turnout.weight
-        before, after = scores(meta, hyper, i)
+        before, after = scores(meta, hyper, tested, scored, i)
         drawn = jnp.any(visit.ids == i)
         return Outcome(done.meta, done.row, weight, done.loss, before, after, drawn)
 
-    program = jax.jit(round_)
+    program = partial(jax.jit(round_), plan.built.tasks, own.tasks)
     meta = jax.eval_shape(lambda: plan.method.algorithm.init(params, hyper)).meta
     number = lambda x: jnp.asarray(x, jnp.int32)
     return Client(
@@ -131,8 +134,8 @@ def server_of(config: Config) -> Server:
             init = table_net(problem).init
         case _:
             init = build(config).init
-    nothing = lambda key, ids, size: jnp.zeros((len(ids), size), jnp.int32)
-    nobody = Tasks(n, nothing, lambda ids, samples: samples)  # numbers of tasks, no sample
+    nothing = lambda _, key, ids, size: jnp.zeros((len(ids), size), jnp.int32)
+    nobody = Tasks(n, nothing, as_drawn)  # numbers of tasks, no sample
     options = method_options(config)
     options.pop("iterations", None)
     chosen = compose(config.method, lambda w, batch: w, nobody, options, config.iterations)

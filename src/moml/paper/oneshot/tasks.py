@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,13 +128,13 @@ def problem_of(
     *_, high, wide, channels = pool.shape
     net = mlp(high * wide * channels, 40, 40, ways)
     tasks = (episodes(ours, ways, train), episodes(unseen, ways, test))
-    seen = [each._replace(fetch=_looking(each, look)) for each in tasks]
+    seen = [replace(each, fetch_from=_looking(each, look)) for each in tasks]
     return Problem(net, cross_entropy(net.predict), accuracy(net.predict), *seen)
 
 
-def _looking(tasks: Tasks, look: Look) -> Callable[[Int[Array, " tasks"], Samples], Samples]:
-    def fetch(ids: Int[Array, " tasks"], rows: Samples) -> Samples:
-        batch = tasks.fetch(ids, rows)
+def _looking(tasks: Tasks, look: Look) -> Callable[[Array, Array, Samples], Samples]:
+    def fetch(pixels: Array, ids: Int[Array, " tasks"], rows: Samples) -> Samples:
+        batch = tasks.fetch_from(pixels, ids, rows)
         return batch._replace(x=look(batch.x))
 
     return fetch

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.models import mlp, mse
 from moml.tasks import sine, unseen_sine
-from moml.training.evaluate import errors_on
+from moml.training.evaluate import on_query, scores_on
 from moml.training.sweep import Sweep
 from moml.types import Adapt, Batch, Hyper, Meta, Params, Tasks
 
@@ -28,8 +28,10 @@ Score = Callable[[Meta], Float[Array, " members"]]  # models of all members -> m
 
 
 def _mean_error(adapt: Adapt, tasks: Tasks, key: int, shots: int) -> Score:
-    one = errors_on(LOSS, adapt, tasks, jax.random.key(key), shots=shots, queries=QUERIES)
-    return jax.jit(jax.vmap(lambda meta: jnp.mean(one(meta, TESTED_WITH))))
+    each = scores_on(on_query(LOSS), adapt, shots=shots, queries=QUERIES)
+    one = lambda meta, tasks, key: jnp.mean(each(meta, TESTED_WITH, tasks, key))
+    program = jax.jit(jax.vmap(one, (0, None, None)))
+    return lambda meta: program(meta, tasks, jax.random.key(key))
 
 
 @cache

@@ -1,6 +1,7 @@
 """Twenty non-convex logistic tasks on which grad F is exact, and a wrapper that sums iterates."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -42,8 +43,8 @@ def logistic(key: Key) -> Tasks:
     w = SCALE * jax.random.normal(of_w, (N, D))
     chance = jax.nn.sigmoid(jnp.einsum("nmd,nd->nm", x, w))
     tasks = from_arrays(x, (jax.random.uniform(of_y, (N, M)) < chance).astype(x.dtype))
-    rows = lambda key, ids, size: jax.random.randint(key, (len(ids), size), 0, M, jnp.int32)
-    return tasks._replace(draw=rows)
+    rows = lambda _, key, ids, size: jax.random.randint(key, (len(ids), size), 0, M, jnp.int32)
+    return replace(tasks, draw_from=rows)
 
 
 class Watched(NamedTuple):

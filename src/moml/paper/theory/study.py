@@ -156,7 +156,7 @@ def measure(
 ) -> Iterator[Measured]:
     """Lines of one method, all seeds and all etas with the same number of steps side by side."""
     chosen = compose(lines[0], s2, p)
-    program = simulate.compiled(simulate.stretch(chosen.algorithm, p.tasks), members=True)
+    program = simulate.program(chosen.algorithm, members=True)
     drawn = simulate.samples_per_step(chosen.algorithm.needs)
     as_v1 = B * K * (3 if s2 == "independent" else 2) / drawn  # steps on the samples of one of v1
     error = tracking_error(ADAPT, chosen.memory, samples_of(p.tasks))
@@ -175,7 +175,8 @@ def measure(
                 tracked.append(np.stack(tracking(*at)))
 
         first = jax.vmap(chosen.algorithm.init, (None, 0))(jnp.zeros(D), hyper)
-        advance, name = side_by_side(program, keys, hyper), f"{lines[0].label}, S2 {s2}"
+        stretches = simulate.advance(program, p.tasks, keys, hyper, length)
+        advance, name = side_by_side(stretches), f"{lines[0].label}, S2 {s2}"
         carry, steps = members(first), POINTS * length
         loop(name, advance, carry, steps=steps, length=length, after=after, progress=progress)
         return seen, tracked

@@ -1,0 +1,31 @@
+"""Compiled programs that are kept: a second call with the same functions compiles nothing."""
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+KEPT = 128  # programs of one kind; the least recently used are dropped
+
+
+def kept(build: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function that builds jitted programs: equal arguments give the same program.
+
+    Functions are equal if they are the same object. Arguments that cannot be hashed build anew.
+
+    >>> double = kept(lambda f: lambda x: 2 * f(x))
+    >>> double(abs) is double(abs), double(abs) is double(int)
+    (True, False)
+    """
+    cached = lru_cache(maxsize=KEPT)(build)
+
+    @wraps(build)
+    def program(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            hash((args, tuple(kwargs.values())))
+        except TypeError:
+            return build(*args, **kwargs)
+        return cached(*args, **kwargs)  # type: ignore[arg-type]
+
+    return program
