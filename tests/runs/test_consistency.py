@@ -14,6 +14,7 @@ from moml.runs import consistency, runs
 from moml.runs.consistency import assert_same_command, assert_same_data
 from moml.runs.job import plan_of
 from moml.runs.record import begin
+from moml.tasks import from_arrays
 from tests.support.process_groups import each, process_groups
 from tests.support.small_mnist import LATE
 
@@ -61,10 +62,9 @@ def test_other_data_are_refused():
     plans = [plan_of(replace(CONFIG, problem=Sine(n=n))) for n in (25, 24)]
     part = lambda group: assert_same_data(group, plans[group.process], None)
     assert refused(part) == "process 1 has n = 24, process 0 n = 25: all need the same data"
+    few = lambda size: from_arrays(np.zeros((25, 4, 1)), np.zeros((25, 4, 1)), np.full(25, size))
     sized = lambda group: plans[0]._replace(
-        built=plans[0].built._replace(
-            tasks=replace(plans[0].built.tasks, index=np.arange(25) + group.process, sized=True)
-        )
+        built=plans[0].built._replace(tasks=few(3 + group.process))
     )
     part = lambda group: assert_same_data(group, sized(group), None)
     assert "process 1 has sizes = " in refused(part)

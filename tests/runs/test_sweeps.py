@@ -95,7 +95,7 @@ def test_how_many_fit_is_what_the_compiler_says():
     config, asked = runs.resolved(SMALL), []
 
     class Told(sweeps.Ahead):
-        def bytes_of(self, state, keys, hyper, size):
+        def bytes_of(self, state, tasks, keys, hyper, length):
             assert {leaf.shape[0] for leaf in jax.tree.leaves((state, hyper))} == {keys.shape[0]}
             asked.append(keys.shape[0])
             return 100 + 10 * keys.shape[0]
