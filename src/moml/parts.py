@@ -6,7 +6,7 @@ an adaptation (`Adapt`), a `Memory` and an optimizer. See the guide, "A method o
 """
 
 from moml.algorithms.federated.rounds import ClientResult as ClientResult
-from moml.algorithms.federated.rounds import client_samples as client_samples
+from moml.algorithms.federated.rounds import Clients as Clients
 from moml.algorithms.federated.rounds import local_steps as local_steps
 from moml.algorithms.federated.rounds import rounds as rounds
 from moml.algorithms.federated.rounds import server_optimizer as server_optimizer
@@ -14,11 +14,14 @@ from moml.algorithms.federated.rounds import towards_mean as towards_mean
 from moml.algorithms.method import Method as Method
 from moml.algorithms.method import Work as Work
 from moml.algorithms.method import factory as factory
+from moml.algorithms.method import variant as variant
 from moml.algorithms.parts import memory as _memory
 from moml.algorithms.parts.adapt import gradient_steps as gradient_steps
 from moml.algorithms.parts.adapt import layer_steps as layer_steps
 from moml.algorithms.parts.adapt import learned_steps as learned_steps
 from moml.algorithms.parts.adapt import named as named
+from moml.algorithms.parts.choices import Batch as Batch
+from moml.algorithms.parts.choices import Inner as Inner
 from moml.algorithms.parts.choices import batch_size as batch_size
 from moml.algorithms.parts.choices import by_steps as by_steps
 from moml.algorithms.parts.choices import fixed_number as fixed_number
@@ -36,6 +39,7 @@ from moml.algorithms.parts.personal import personal_step as personal_step
 from moml.algorithms.parts.schedule import cosine as cosine
 from moml.algorithms.parts.schedule import decay_at as decay_at
 from moml.algorithms.signature import Count as Count
+from moml.algorithms.signature import Group as Group
 from moml.algorithms.signature import NonNegative as NonNegative
 from moml.algorithms.signature import Optimizer as Optimizer
 from moml.algorithms.signature import Positive as Positive

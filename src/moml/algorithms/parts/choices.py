@@ -1,6 +1,11 @@
-"""From a method's keywords to its parts: adaptation, memory, task batches."""
+"""From a method's keywords to its parts: adaptation, memory, task batches.
+
+Keywords that many methods share are groups: a factory with `inner: Inner` has the keywords of
+`Inner`, and gets them in one object.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from moml.algorithms.parts.adapt import (
@@ -17,8 +22,18 @@ from moml.algorithms.parts.memory import ROWS
 from moml.algorithms.parts.packed import ROWS as PACKED
 from moml.algorithms.parts.packed import packed
 from moml.algorithms.parts.task_map import Rows
+from moml.algorithms.signature import (
+    Adaptation,
+    Chosen,
+    Count,
+    Curvature,
+    Function,
+    Group,
+    StepSizes,
+    Tied,
+)
 from moml.errors import ConfigError
-from moml.types import Adapt, Loss, Memory, SampleSpec
+from moml.types import Loss, Memory, SampleSpec
 
 CURVATURES = {
     "exact": exact,
@@ -48,8 +63,8 @@ def by_steps(
     leaves: Leaves = all_leaves,
     tied: bool | Leaves = False,
     step_sizes: str = "given",
-    adapt: Callable[[int], Adapt] | None = None,
-) -> Callable[[int], Adapt]:
+    adapt: Adaptation | None = None,
+) -> Adaptation:
     """Gradient steps as the keywords have them, or the adaptation that is given."""
     if adapt is None:
         make, start = STEP_SIZES[step_sizes], tied_leaves(tied)
@@ -92,3 +107,48 @@ def batch_size(name: str, given: int | None, usual: int, n: int | None) -> int:
 def spec(tasks: int, k: int, independent_hessian: bool = False) -> SampleSpec:
     """Samples of a step: S1, S3 and, where it is drawn apart, S2."""
     return SampleSpec(tasks, support=k, query=k, hessian=k if independent_hessian else 0)
+
+
+@dataclass(frozen=True)
+class Batch(Group):
+    """The tasks of a step, and their samples."""
+
+    n: Count | None
+    k: Count = 1
+    tasks_per_step: Count | None = None
+
+    @property
+    def size(self) -> int:
+        """B: tasks in a step."""
+        return batch_size("tasks_per_step", self.tasks_per_step, 3, self.n)
+
+    @property
+    def count(self) -> int:
+        """Tasks in all, of which there must be an end."""
+        return fixed_number(self.n)
+
+    def spec(self, independent_hessian: bool = False) -> SampleSpec:
+        """Samples of a step."""
+        return spec(self.size, self.k, independent_hessian)
+
+
+ANY = Batch(n=None)  # as a default: n may be left out
+
+
+@dataclass(frozen=True)
+class Inner(Group):
+    """The adaptation: gradient steps, or another one."""
+
+    inner_steps: Count = 1
+    curvature: Curvature = "exact"
+    leaves: Chosen = all_leaves
+    tied: Tied = False
+    step_sizes: StepSizes = "given"
+    adapt: Function | None = None
+
+    def adaptation(self, loss: Loss) -> Adaptation:
+        """By its number of steps."""
+        return by_steps(
+            loss, curvature=self.curvature, leaves=self.leaves, tied=self.tied,
+            step_sizes=self.step_sizes, adapt=self.adapt,
+        )  # fmt: skip

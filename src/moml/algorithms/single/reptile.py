@@ -4,7 +4,7 @@ import optax
 
 from moml.algorithms.method import Method, factory
 from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import batch_size, by_steps
+from moml.algorithms.parts.choices import ANY, Batch, by_steps
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.optimizer import Optimizer, optimizer_step, rates, transformation
 from moml.algorithms.parts.task_map import TaskMap, mean_from_sum, norm, side_by_side
@@ -41,9 +41,7 @@ def reptile_steps(loss: Loss, adapt: Adapt, optimizer: Optimizer, need: SampleSp
 def reptile(
     loss: Loss,
     *,
-    n: Count | None = None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Batch = ANY,
     eta: Positive = 0.05,
     alpha: NonNegative = 0.01,
     inner_steps: Count = 1,
@@ -61,7 +59,7 @@ def reptile(
     5
     """
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
-    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
-    algorithm = reptile_steps(loss, adaptation(inner_steps), optimizer, SampleSpec(b, support=k))
+    samples = SampleSpec(batch.size, support=batch.k)
+    algorithm = reptile_steps(loss, adaptation(inner_steps), optimizer, samples)
     hyper = rates(optimizer, eta=eta, alpha=alpha)
-    return Method(algorithm, adaptation, hyper, options={"tasks_per_step": b})
+    return Method(algorithm, adaptation, hyper, options={"tasks_per_step": batch.size})
