@@ -81,23 +81,18 @@ class Cohorts(FedAvg):
             short = "not asked: with privacy a round has all its clients or none"
             self.failed += [Failure(each.partition, each.tasks, short) for each in self.asked]
             self.asked = []
-        content = lambda tasks: self._content(arrays, config, server_round, tasks)
-        return [
-            Message(content(tasks), node, self.action, ttl=self.timeout, group_id=str(server_round))
-            for node, _, tasks in self.asked
-        ]
+        ask = {"server-round": server_round, "run": self.run}
+        messages = []
+        for node, _, tasks in self.asked:
+            mine = {"tasks": tasks, "heard": self.heard[tasks].tolist()}
+            content = RecordDict({ARRAYS: arrays, CONFIG: ConfigRecord({**config, **ask, **mine})})
+            group = str(server_round)
+            messages.append(Message(content, node, self.action, ttl=self.timeout, group_id=group))
+        return messages
 
     def _by_partition(self, ids: np.ndarray) -> dict[int, list[int]]:
         of = ids % self.nodes.partitions
         return {int(part): ids[of == part].tolist() for part in np.unique(of)}
-
-    def _content(
-        self, arrays: ArrayRecord, config: ConfigRecord, server_round: int, tasks: list[int]
-    ) -> RecordDict:
-        asked = ConfigRecord(dict(config))
-        asked["server-round"], asked["run"], asked["tasks"] = server_round, self.run, tasks
-        asked["heard"] = [int(self.heard[task]) for task in tasks]
-        return RecordDict({ARRAYS: arrays, CONFIG: asked})
 
 
 def sifted(

@@ -1,6 +1,5 @@
 """One run on a SuperLink, from its start to how it ended."""
 
-import json
 import time
 import tomllib
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from moml.flower.local.deploy import LINK, deployed, flwr, online
 from moml.flower.local.folder import NAME, Places, toml
 from moml.runs.session import stop_signals
 from moml.storage.files import writable_folder, write_text
+from moml.storage.metrics import read as read_rows
 from moml.types import Record
 
 SETTINGS = "settings.toml"  # of a run, in its folder: what Flower is given
@@ -86,8 +86,7 @@ def _save(folder: Path, values: Record, source: Path) -> tuple[Path, Settings]:
 def rounds(folder: Path) -> list[Record]:
     """Return the rows of all finished rounds."""
     file = folder / "rounds.jsonl"
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return read_rows(file) if file.exists() else []
 
 
 def run(places: Places, folder: Path, show: Callable[[Record], None]) -> None:
@@ -101,9 +100,9 @@ def run(places: Places, folder: Path, show: Callable[[Record], None]) -> None:
         """Show the new rounds; whether the last one is among them."""
         nonlocal shown
         rows = rounds(folder)[shown:]
+        shown += len(rows)
         for row in rows:
             show(row)
-        shown += len(rows)
         return any(row["round"] == row["rounds"] for row in rows)
 
     with stop_signals() as asked:
