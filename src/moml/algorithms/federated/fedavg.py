@@ -2,11 +2,11 @@
 
 import jax
 
-from moml.algorithms.federated.rounds import Clients, Update, rounds, server_optimizer
+from moml.algorithms.federated.rounds import Participation, Update, rounds, server_optimizer
 from moml.algorithms.federated.rounds import local_steps as local
 from moml.algorithms.method import Method, Work, factory
 from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import ANY, Batch, by_steps
+from moml.algorithms.parts.choices import ANY, Sampling, by_steps
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.personal import Step
 from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation
@@ -27,14 +27,14 @@ def fedavg_update(loss: Loss) -> Update:
 def fedavg(
     loss: Loss,
     *,
-    batch: Batch = ANY,
+    batch: Sampling = ANY,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     inner_steps: Count = 1,
     leaves: Chosen = all_leaves,
     optimizer: Transformation | None = None,
-    clients: Clients,
+    clients: Participation,
 ) -> Method:
     """FedAvg: H plain gradient steps, then the mean; it adapts only when used.
 

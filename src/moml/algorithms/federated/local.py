@@ -5,7 +5,7 @@ from jaxtyping import PyTree
 
 from moml.algorithms.federated.rounds import (
     ClientResult,
-    Clients,
+    Participation,
     Steps,
     Update,
     rounds,
@@ -13,7 +13,7 @@ from moml.algorithms.federated.rounds import (
 )
 from moml.algorithms.federated.rounds import local_steps as local
 from moml.algorithms.method import Method, Work, factory
-from moml.algorithms.parts.choices import ANY, MEMORY_DTYPES, Batch, Inner
+from moml.algorithms.parts.choices import ANY, MEMORY_DTYPES, Inner, Sampling
 from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.personal import Step, personal_step
 from moml.algorithms.signature import (
@@ -81,7 +81,7 @@ def personal_work(inner: Inner, independent_hessian: bool) -> Work:
 def localmoml(
     loss: Loss,
     *,
-    batch: Batch = ANY,
+    batch: Sampling = ANY,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     beta: Weight = 0.3,
@@ -92,7 +92,7 @@ def localmoml(
     optimizer: Transformation | None = None,
     independent_hessian: bool = False,
     memory_dtype: MemoryDtype = "float32",
-    clients: Clients,
+    clients: Participation,
 ) -> Method:
     """LocalMOML: H local steps with a memory inside the round, then the mean.
 
@@ -118,10 +118,9 @@ def localmoml(
     adaptation, k = inner.adaptation(loss), batch.k
     adapt = adaptation(inner.inner_steps)
     restart = 2 * k if restart_samples is None else restart_samples
-    samples = clients.samples(
-        batch, local_steps, query=k, hessian=k if independent_hessian else 0,
-        restart=0 if carried else restart,
-    )  # fmt: skip
+    samples = clients.samples(batch, local_steps)._replace(
+        query=k, hessian=k if independent_hessian else 0, restart=0 if carried else restart
+    )
     work = personal_work(inner, independent_hessian)
     update, server = localmoml_update(loss, adapt), server_optimizer(optimizer)
     if not carried:
@@ -142,14 +141,14 @@ def localmoml(
 def per_fedavg(
     loss: Loss,
     *,
-    batch: Batch = ANY,
+    batch: Sampling = ANY,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     inner: Inner,
     optimizer: Transformation | None = None,
     independent_hessian: bool = False,
-    clients: Clients,
+    clients: Participation,
 ) -> Method:
     """Per-FedAvg: H local steps of MAML, then the mean.
 
@@ -163,9 +162,9 @@ def per_fedavg(
     """
     adaptation = inner.adaptation(loss)
     adapt, hessian = adaptation(inner.inner_steps), batch.k if independent_hessian else 0
+    samples = clients.samples(batch, local_steps)._replace(query=batch.k, hessian=hessian)
     algorithm = rounds(
-        adapt.init, per_fedavg_update(loss, adapt),
-        clients.samples(batch, local_steps, query=batch.k, hessian=hessian),
+        adapt.init, per_fedavg_update(loss, adapt), samples,
         server=server_optimizer(optimizer), at_once=clients.at_once,
     )  # fmt: skip
     hyper, used = Hyper(eta=eta, alpha=alpha), {"tasks_per_step": batch.size}

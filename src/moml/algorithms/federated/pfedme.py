@@ -5,7 +5,7 @@ import jax
 from moml.algorithms.federated.fedavg import fedavg_update
 from moml.algorithms.federated.rounds import (
     ClientResult,
-    Clients,
+    Participation,
     Steps,
     Update,
     repeat,
@@ -17,7 +17,7 @@ from moml.algorithms.federated.rounds import (
 from moml.algorithms.federated.rounds import local_steps as local
 from moml.algorithms.method import Method, Work, factory
 from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import ANY, Batch, by_steps
+from moml.algorithms.parts.choices import ANY, Sampling, by_steps
 from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.personal import Step
 from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation, Weight
@@ -73,7 +73,7 @@ def ditto_update(loss: Loss) -> Update:
 def pfedme(
     loss: Loss,
     *,
-    batch: Batch = ANY,
+    batch: Sampling = ANY,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
@@ -82,7 +82,7 @@ def pfedme(
     server_rate: Weight = 1.0,
     inner_steps: Count = 1,
     leaves: Chosen = all_leaves,
-    clients: Clients,
+    clients: Participation,
 ) -> Method:
     """pFedMe: towards personal models that a proximal term keeps near.
 
@@ -121,7 +121,7 @@ def pfedme(
 def ditto(
     loss: Loss,
     *,
-    batch: Batch,
+    batch: Sampling,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
@@ -129,7 +129,7 @@ def ditto(
     inner_steps: Count = 1,
     leaves: Chosen = all_leaves,
     optimizer: Transformation | None = None,
-    clients: Clients,
+    clients: Participation,
 ) -> Method:
     """Ditto: FedAvg, and a personal model at each client that is kept near.
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from moml.algorithms.parts.choices import Batch
+from moml.algorithms.parts.choices import Sampling
 from moml.algorithms.parts.memory import ROWS
 from moml.algorithms.parts.task_map import (
     One,
@@ -159,7 +159,7 @@ def server_optimizer(optimizer: optax.GradientTransformation | None) -> Server:
 
 
 @dataclass(frozen=True)
-class Clients(Group):
+class Participation(Group):
     """Who answers in a round, what an answer counts, and how many clients run side by side."""
 
     dropout: Below1 = 0.0
@@ -167,16 +167,13 @@ class Clients(Group):
     weighted: bool = False
     at_once: Count | None = None
 
-    def samples(
-        self, batch: Batch, local_steps: int, *, query: int = 0, hessian: int = 0, restart: int = 0
-    ) -> SampleSpec:
-        """What the clients of a round draw: S1 of k samples in each of H local steps, and more."""
+    def samples(self, batch: Sampling, local_steps: int) -> SampleSpec:
+        """What the clients of a round draw: S1 of k samples in each of H local steps."""
         if self.straggle and local_steps == 1:
             raise ConfigError("straggle needs local_steps of at least 2; got local_steps = 1")
         return SampleSpec(
-            batch.size, support=batch.k, query=query, hessian=hessian, restart=restart,
-            visits=local_steps, dropout=self.dropout, straggle=self.straggle,
-            weighted=self.weighted,
+            batch.size, support=batch.k, visits=local_steps,
+            dropout=self.dropout, straggle=self.straggle, weighted=self.weighted,
         )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def spec(tasks: int, k: int, independent_hessian: bool = False) -> SampleSpec:
 
 
 @dataclass(frozen=True)
-class Batch(Group):
+class Sampling(Group):
     """The tasks of a step, and their samples."""
 
     n: Count | None
@@ -132,7 +132,7 @@ class Batch(Group):
         return spec(self.size, self.k, independent_hessian)
 
 
-ANY = Batch(n=None)  # as a default: n may be left out
+ANY = Sampling(n=None)  # as a default: n may be left out
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from moml.algorithms.method import Method, factory, variant
 from moml.algorithms.parts.adapt import named
-from moml.algorithms.parts.choices import ANY, Batch, Inner
+from moml.algorithms.parts.choices import ANY, Inner, Sampling
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.optimizer import rates
 from moml.algorithms.signature import NonNegative, Optimizer, Positive
@@ -14,7 +14,7 @@ from moml.types import Loss
 def maml(
     loss: Loss,
     *,
-    batch: Batch = ANY,
+    batch: Sampling = ANY,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     inner: Inner,

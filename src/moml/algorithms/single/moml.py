@@ -4,7 +4,7 @@ import math
 
 from moml.algorithms.method import Method, factory
 from moml.algorithms.parts import memory as memories
-from moml.algorithms.parts.choices import MEMORY_DTYPES, Batch, Inner
+from moml.algorithms.parts.choices import MEMORY_DTYPES, Inner, Sampling
 from moml.algorithms.parts.optimizer import rates
 from moml.algorithms.parts.personal import both_ways as swapped
 from moml.algorithms.parts.personal import personal_step
@@ -20,7 +20,7 @@ from moml.types import Loss, SampleSpec
 def moml_v1(
     loss: Loss,
     *,
-    batch: Batch,
+    batch: Sampling,
     eta: Positive = 0.005,
     beta: Weight = 0.3,
     alpha: NonNegative = 0.01,
@@ -54,7 +54,7 @@ def moml_v1(
 def moml_v2(
     loss: Loss,
     *,
-    batch: Batch,
+    batch: Sampling,
     eta: Positive = 0.005,
     beta: Weight = 0.1,
     alpha: NonNegative = 0.01,
@@ -104,7 +104,7 @@ def moml_v2(
 def moml(
     loss: Loss,
     *,
-    batch: Batch,
+    batch: Sampling,
     shots: Count | None = None,
     test_steps: Count = 1,
     iterations: Count | None = None,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.choices import ANY, Batch, Inner
+from moml.algorithms.parts.choices import ANY, Inner, Sampling
 from moml.algorithms.parts.heads import prototypes
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.optimizer import rates
@@ -21,7 +21,7 @@ def _head(params: Params) -> Any:
 def protonet(
     loss: Loss,
     *,
-    batch: Batch = ANY,
+    batch: Sampling = ANY,
     eta: Positive = 0.001,
     features: Function | None = None,
     optimizer: Optimizer = "adam",

@@ -6,7 +6,7 @@ import optax
 
 from moml.algorithms.method import Method, factory
 from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import ANY, Batch, Inner
+from moml.algorithms.parts.choices import ANY, Inner, Sampling
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.optimizer import rates
 from moml.algorithms.parts.personal import Step
@@ -29,7 +29,7 @@ def towards_end(loss: Loss, adapt: Adapt, memory: Memory) -> Callable[..., Step]
 def reptile(
     loss: Loss,
     *,
-    batch: Batch = ANY,
+    batch: Sampling = ANY,
     eta: Positive = 0.05,
     alpha: NonNegative = 0.01,
     inner_steps: Count = 1,

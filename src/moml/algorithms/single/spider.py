@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.choices import ANY, Batch, Inner, batch_size, spec
+from moml.algorithms.parts.choices import ANY, Inner, Sampling, batch_size, spec
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.personal import personal_step
 from moml.algorithms.parts.task_map import TaskMap, mean_from_sum, norm, side_by_side
@@ -98,7 +98,7 @@ def spider_steps(
 def bspiderboost(
     loss: Loss,
     *,
-    batch: Batch = ANY,
+    batch: Sampling = ANY,
     large_tasks: Count | None = None,
     period: Count = 3,
     eta: Positive = 0.001,

@@ -81,12 +81,11 @@ class Cohorts(FedAvg):
             short = "not asked: with privacy a round has all its clients or none"
             self.failed += [Failure(each.partition, each.tasks, short) for each in self.asked]
             self.asked = []
-        ask = {"server-round": server_round, "run": self.run}
-        messages = []
+        messages, group = [], str(server_round)
         for node, _, tasks in self.asked:
-            mine = {"tasks": tasks, "heard": self.heard[tasks].tolist()}
-            content = RecordDict({ARRAYS: arrays, CONFIG: ConfigRecord({**config, **ask, **mine})})
-            group = str(server_round)
+            ask = ConfigRecord({**config, "server-round": server_round, "run": self.run})
+            ask["tasks"], ask["heard"] = tasks, self.heard[tasks].tolist()
+            content = RecordDict({ARRAYS: arrays, CONFIG: ask})
             messages.append(Message(content, node, self.action, ttl=self.timeout, group_id=group))
         return messages
 
