@@ -204,12 +204,13 @@ def _arguments(function: Factory, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _documented(doc: str, given: inspect.Signature) -> str:
     """The docstring with help for all parameters, and with what is returned."""
-    parts, own = sections(doc), parameters(doc)
+    parts, lines = sections(doc), []
     if not parts[""]:
         return ""
-    lines = []
+    texts = SHARED | ({"optimizer": SERVER} if "local_steps" in given.parameters else {})
+    texts |= parameters(doc)
     for name, parameter in given.parameters.items():
-        text = own.get(name, SHARED.get(name, ""))
+        text = texts.get(name, "")
         default = parameter.default
         kind = "optional" if default is None or callable(default) else f"default {default!r}"
         kind = "required" if default is inspect.Parameter.empty else kind

@@ -6,7 +6,7 @@ Keywords that many methods share are groups: a factory with `inner: Inner` has t
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from moml.algorithms.parts.adapt import (
     Leaves,
@@ -56,29 +56,9 @@ MEMORY_DTYPES = {
 }
 
 
-def by_steps(
-    loss: Loss,
-    *,
-    curvature: str = "exact",
-    leaves: Leaves = all_leaves,
-    tied: bool | Leaves = False,
-    step_sizes: str = "given",
-    adapt: Adaptation | None = None,
-) -> Adaptation:
-    """Gradient steps as the keywords have them, or the adaptation that is given."""
-    if adapt is None:
-        make, start = STEP_SIZES[step_sizes], tied_leaves(tied)
-        inner = CURVATURES[curvature]
-        return lambda steps: make(loss, steps, curvature=inner, leaves=leaves, tied=start)
-    beside = {
-        "curvature": curvature != "exact",
-        "leaves": leaves is not all_leaves,
-        "tied": tied is not False,
-        "step_sizes": step_sizes != "given",
-    }
-    for name in filter(beside.get, beside):
-        raise ConfigError(f"{name} must be left out where adapt is given: adapt decides it")
-    return adapt
+def by_steps(loss: Loss, **keywords: Any) -> Adaptation:
+    """The adaptation that some keywords of `Inner` describe."""
+    return Inner(**keywords).adaptation(loss)
 
 
 def tied_leaves(tied: bool | Leaves) -> Leaves:
@@ -147,8 +127,12 @@ class Inner(Group):
     adapt: Function | None = None
 
     def adaptation(self, loss: Loss) -> Adaptation:
-        """By its number of steps."""
-        return by_steps(
-            loss, curvature=self.curvature, leaves=self.leaves, tied=self.tied,
-            step_sizes=self.step_sizes, adapt=self.adapt,
-        )  # fmt: skip
+        """Gradient steps as the keywords have them, or the adaptation that is given."""
+        if self.adapt is None:
+            make, tied = STEP_SIZES[self.step_sizes], tied_leaves(self.tied)
+            inner, leaves = CURVATURES[self.curvature], self.leaves
+            return lambda steps: make(loss, steps, curvature=inner, leaves=leaves, tied=tied)
+        for name in ("curvature", "leaves", "tied", "step_sizes"):
+            if getattr(self, name) != getattr(Inner, name):
+                raise ConfigError(f"{name} must be left out where adapt is given: adapt decides it")
+        return self.adapt
