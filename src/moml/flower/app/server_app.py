@@ -30,7 +30,7 @@ from moml.flower.app.nodes import Nodes, exchange, wait
 from moml.flower.app.privacy import Ledger
 from moml.flower.app.records import arrays_of, size, tree_of
 from moml.flower.app.settings import Settings, read
-from moml.flower.app.strategy import Cohorts, sifted
+from moml.flower.app.strategy import Cohorts
 from moml.storage.arrays import named_leaves, write_arrays
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder, write_text
@@ -126,16 +126,9 @@ def one_round(
     arrays = arrays_of(state.meta)
     messages = list(strategy.configure_train(number + 1, arrays, ConfigRecord(), grid))
     replies = exchange(grid, messages, settings.timeout)
-    good, failed = sifted(
-        cohorts.asked,
-        replies,
-        state.meta,
-        weighted=server.weighted,
-        unmoved=ledger is None or ledger.privacy.where != "server",
-        late=f"no answer within {settings.timeout:g} s",
-    )
+    unmoved = ledger is None or ledger.privacy.where != "server"
+    good = cohorts.sifted(replies, state.meta, weighted=server.weighted, unmoved=unmoved)
     heard = [task for each, _ in good for task in each.tasks]
-    failed = cohorts.failed + failed
     mean, metrics = strategy.aggregate_train(number + 1, [reply for _, reply in good])
     if mean is not None:
         meta = jax.tree.map(np.asarray, server.mix(state.meta, tree_of(mean, state.meta)))
@@ -150,7 +143,7 @@ def one_round(
         **{name: values.get(name) for name in ("loss", "before", "after")},
         "asked": sum(len(each.tasks) for each in cohorts.asked),
         "answered": len(heard),
-        "failed": [each._asdict() for each in failed],
+        "failed": [each._asdict() for each in cohorts.failed],
         "released": mean is not None,
         "down": sum(map(size, messages)),
         "up": sum(size(reply) for reply in replies if reply is not None),

@@ -58,7 +58,7 @@ class Cohorts(FedAvg):
         self.cohort, self.nodes, self.run, self.heard = cohort, nodes, run, heard
         self.timeout, self.action, self.alone, self.whole = timeout, action, alone, whole
         self.asked: list[Asked] = []
-        self.failed: list[Failure] = []  # of the tasks drawn, those that nobody is asked about
+        self.failed: list[Failure] = []  # not asked, or without an answer that counts
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -93,25 +93,19 @@ class Cohorts(FedAvg):
         of = ids % self.nodes.partitions
         return {int(part): ids[of == part].tolist() for part in np.unique(of)}
 
-
-def sifted(
-    asked: list[Asked],
-    replies: list[Message | None],
-    meta: Meta,
-    *,
-    weighted: bool,
-    unmoved: bool,
-    late: str,
-) -> tuple[list[tuple[Asked, Message]], list[Failure]]:
-    """Return the answers that can go into the mean, and the others; `unmoved` models may, too."""
-    good, failed = [], []
-    for each, reply in zip(asked, replies, strict=True):
-        weight = None if weighted else len(each.tasks)
-        reason = late if reply is None else problem_of(reply, meta, weight)
-        if reply is not None and reason is None and not unmoved and is_unmoved(reply, meta):
-            reason = "its model is the one it was sent: there is nothing to clip"
-        if reply is not None and reason is None:
-            good.append((each, reply))
-        else:
-            failed.append(Failure(each.partition, each.tasks, reason or late))
-    return good, failed
+    def sifted(
+        self, replies: list[Message | None], meta: Meta, *, weighted: bool, unmoved: bool
+    ) -> list[tuple[Asked, Message]]:
+        """Return the answers that can go into the mean, with `unmoved` also of the same model."""
+        good = []
+        for each, reply in zip(self.asked, replies, strict=True):
+            reason: str | None = f"no answer within {self.timeout:g} s"
+            if reply is not None:
+                reason = problem_of(reply, meta, None if weighted else len(each.tasks))
+                if reason is None and not unmoved and is_unmoved(reply, meta):
+                    reason = "its model is the one it was sent: there is nothing to clip"
+                if reason is None:
+                    good.append((each, reply))
+            if reason is not None:
+                self.failed.append(Failure(each.partition, each.tasks, reason))
+        return good
