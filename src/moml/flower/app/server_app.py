@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import Strategy
 
 from moml.config.config import changed
 from moml.config.toml import dump, parse
-from moml.errors import CheckpointError, ConfigError, MomlError
+from moml.errors import CheckpointError, ConfigError
 from moml.flower.app.learning import Server, server_of
 from moml.flower.app.nodes import Nodes, exchange, wait
 from moml.flower.app.privacy import Ledger
@@ -113,15 +113,7 @@ def one_round(
     """Ask the clients, sort out bad answers, mix the mean of the others into w."""
     began = time.monotonic()
     asks = {} if ledger is None else ledger.asks
-    cohorts = Cohorts(
-        server.cohort,
-        nodes,
-        run=token,
-        heard=state.heard,
-        timeout=settings.timeout,
-        action=settings.action,
-        **asks,
-    )
+    cohorts = Cohorts(settings, server.cohort, nodes, token, state.heard, **asks)
     strategy: Strategy = cohorts if ledger is None else ledger.wrapped(cohorts)
     arrays = arrays_of(state.meta)
     messages = list(strategy.configure_train(number + 1, arrays, ConfigRecord(), grid))
@@ -177,11 +169,10 @@ def run_token(settings: Settings, out: Path) -> str:
         return token
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
-        config, token = parse(old["config"], str(path)), str(old["run"])
-    except MomlError:
-        raise
+        text, token = str(old["config"]), str(old["run"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"cannot read {path}: {error}") from error
+    config = parse(text, str(path))
     now = replace(settings.config, iterations=config.iterations)  # there may be more rounds
     fields = changed(config, now)
     fields += [name for name in ("experiment", "privacy") if old[name] != about[name]]

@@ -16,6 +16,7 @@ from moml.errors import ConfigError
 from moml.flower.app.nodes import Nodes
 from moml.flower.app.records import ARRAYS, CONFIG, problem_of
 from moml.flower.app.records import unmoved as is_unmoved
+from moml.flower.app.settings import Settings
 from moml.types import Meta
 
 
@@ -44,19 +45,19 @@ class Cohorts(FedAvg):
 
     def __init__(
         self,
+        settings: Settings,
         cohort: Callable[[int], tuple[np.ndarray, np.ndarray]],
         nodes: Nodes,
-        *,
         run: str,
         heard: np.ndarray,
-        timeout: float,
-        action: str,
+        *,
         alone: bool = False,
         whole: bool = False,
     ) -> None:
         super().__init__()
+        self.timeout, self.action = settings.timeout, settings.action
         self.cohort, self.nodes, self.run, self.heard = cohort, nodes, run, heard
-        self.timeout, self.action, self.alone, self.whole = timeout, action, alone, whole
+        self.alone, self.whole = alone, whole
         self.asked: list[Asked] = []
         self.failed: list[Failure] = []  # not asked, or without an answer that counts
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
-from moml.errors import ConfigError, Diverged, FlowerError, Interrupted, MomlError
+from moml.errors import ConfigError, Diverged, FlowerError, Interrupted
 from moml.flower.app.settings import DEFAULTS, Settings, read
 from moml.flower.local.deploy import LINK, deployed, flwr, online
 from moml.flower.local.folder import NAME, Places, toml
@@ -35,10 +35,9 @@ def new(places: Places, given: Record) -> tuple[Path, Settings]:
     """Create the folder of a run: the app's settings, the experiment, and what is `given`."""
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     folder, file = places.runs / name, places.root / "pyproject.toml"
+    text = _text(file)
     try:
-        values = tomllib.loads(_text(file))["tool"]["flwr"]["app"]["config"]
-    except MomlError:
-        raise
+        values = tomllib.loads(text)["tool"]["flwr"]["app"]["config"]
     except (ValueError, LookupError) as error:
         raise ConfigError(f"cannot read [tool.flwr.app.config] of {file}: {error}") from error
     own = {"config": _text(places.config), "experiment": name, "out": str(folder)}
