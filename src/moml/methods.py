@@ -9,29 +9,25 @@
 from collections.abc import Callable
 from typing import Any
 
-from moml.algorithms.federated.fedavg import fedavg as fedavg
-from moml.algorithms.federated.local import localmoml as localmoml
-from moml.algorithms.federated.local import per_fedavg as per_fedavg
-from moml.algorithms.federated.pfedme import ditto as ditto
-from moml.algorithms.federated.pfedme import pfedme as pfedme
+from moml.algorithms.federated.fedavg import fedavg
+from moml.algorithms.federated.local import localmoml, per_fedavg
+from moml.algorithms.federated.pfedme import ditto, pfedme
 from moml.algorithms.method import Factory, Method, factory
 from moml.algorithms.method import summary as _summary
-from moml.algorithms.single.maml import anil as anil
-from moml.algorithms.single.maml import fo_maml as fo_maml
-from moml.algorithms.single.maml import hf_maml as hf_maml
-from moml.algorithms.single.maml import maml as maml
-from moml.algorithms.single.maml import meta_sgd as meta_sgd
-from moml.algorithms.single.moml import moml as moml
-from moml.algorithms.single.moml import moml_v1 as moml_v1
-from moml.algorithms.single.moml import moml_v2 as moml_v2
-from moml.algorithms.single.protonet import protonet as protonet
-from moml.algorithms.single.reptile import reptile as reptile
-from moml.algorithms.single.scgd import nasa as nasa
-from moml.algorithms.single.scgd import scgd as scgd
-from moml.algorithms.single.spider import bspiderboost as bspiderboost
+from moml.algorithms.single.maml import anil, fo_maml, hf_maml, maml, meta_sgd
+from moml.algorithms.single.moml import moml, moml_v1, moml_v2
+from moml.algorithms.single.protonet import protonet
+from moml.algorithms.single.reptile import reptile
+from moml.algorithms.single.scgd import nasa, scgd
+from moml.algorithms.single.spider import bspiderboost
 from moml.errors import ConfigError
 from moml.types import Loss
 
+__all__ = [
+    "METHODS", "Method", "anil", "bspiderboost", "ditto", "factory_of", "fedavg", "fo_maml",
+    "hf_maml", "localmoml", "maml", "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa",
+    "per_fedavg", "pfedme", "protonet", "reptile", "scgd", "summary",
+]  # fmt: skip
 METHODS: dict[str, Factory] = {
     "maml": maml,
     "fo-maml": fo_maml,

@@ -2,18 +2,27 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import lru_cache, wraps
 from textwrap import fill
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from moml.algorithms.parts import memory as memories
 from moml.algorithms.parts.optimizer import check_descends
-from moml.algorithms.signature import Adaptation, checked, keywords, parameters, sections, unknown
+from moml.algorithms.signature import (
+    Adaptation,
+    checked,
+    is_group,
+    keywords_in,
+    parameters,
+    sections,
+    signature,
+    unknown,
+)
 from moml.errors import ConfigError
 from moml.types import Algorithm, Hyper, Memory
 
 Factory = Callable[..., "Method"]
-F = TypeVar("F", bound=Factory)
 
 
 class Work(NamedTuple):
@@ -96,11 +105,12 @@ SERVER = "The server's optax transformation, applied to w - mean. By default it 
 RETURNS = "Method\n    The composed method: give it to `moml.fit` or `moml.sweep`.\n"
 
 
-def factory(function: F) -> F:
+def factory(function: Factory) -> Factory:
     """Decorate a function that composes a method from a loss and keywords.
 
     Keywords are checked against their annotations (see `moml.parts`), the method gets the
-    function's name and its keywords' values, the docstring gets help for shared keywords.
+    function's name and its keywords' values, the docstring gets help for shared keywords. A
+    parameter that is a `moml.parts.Group` stands for the keywords of that group.
 
     Parameters
     ----------
@@ -112,11 +122,47 @@ def factory(function: F) -> F:
     callable
         The same function with checks; `moml.fit` takes it in place of a name.
     """
-    named = getattr(function, "func", function)  # of a partial
-    name = getattr(named, "__name__", "method").replace("_", "-")
-    known = keywords(function)
+    return _checking(function, function, signature(function), {})
 
-    @wraps(function)
+
+def variant(
+    of: Factory, fixed: dict[str, object], **defaults: object
+) -> Callable[[Callable[[], None]], Factory]:
+    """Decorate a docstring: a method with the keywords of another, some fixed, some defaults new.
+
+    Parameters
+    ----------
+    of : callable
+        The other method's function.
+    fixed : dict
+        Keywords that the variant does not have, and their values.
+    **defaults
+        Defaults that differ.
+
+    Returns
+    -------
+    callable
+        A decorator of a function of the variant's name and docstring.
+    """
+    given = signature(of)
+    left = [p for name, p in given.parameters.items() if name not in fixed]
+    left = [p.replace(default=defaults.get(p.name, p.default)) for p in left]
+    composes = of.__wrapped__  # type: ignore[attr-defined]
+    return lambda named: _checking(named, composes, given.replace(parameters=left), fixed)
+
+
+def _checking(
+    named: Callable[..., Any],
+    composes: Factory,
+    given: inspect.Signature,
+    fixed: dict[str, object],
+) -> Factory:
+    """A function with the first one's name, and this signature, that calls the second one."""
+    own = getattr(named, "func", named)  # of a partial
+    name = getattr(own, "__name__", "method").replace("_", "-")
+    known = keywords_in(given, own.__doc__ or "")
+
+    @wraps(named)
     def composed(loss: Callable[..., Any], **given: Any) -> Method:
         for option in given:
             if option not in known:
@@ -129,19 +175,20 @@ def factory(function: F) -> F:
         values = {o: checked(o, known[o], value) for o, value in given.items()}
         if values.get("optimizer") is not None:
             check_descends(values["optimizer"])
-        made = function(loss, **values)
+        used = {o: keyword.default for o, keyword in known.items()} | values | fixed
+        made = composes(loss, **_arguments(composes, used))
         if not isinstance(made, Method):
             raise ConfigError(f"{name} must return a moml.parts.Method; got {made!r}")
         if "eta" in given and not hasattr(made.hyper, "eta"):
             raise ConfigError(BOTH)
-        used = {option: keyword.default for option, keyword in known.items()} | values
-        made = _shared(function, loss, used, made)
+        made = _shared(composes, loss, used, made)
         traced = {o: value for o, value in made.hyper._asdict().items() if o in known}
         return made._replace(options=used | dict(made.options) | traced, name=made.name or name)
 
-    composed.__doc__ = _documented(function)
+    composed.__doc__ = _documented(own.__doc__ or "", given)
+    composed.__signature__ = given  # type: ignore[attr-defined]
     composed.checked = True  # type: ignore[attr-defined]
-    return composed  # type: ignore[return-value]
+    return composed
 
 
 def _shared(function: Factory, loss: object, used: Mapping[str, Any], made: Method) -> Method:
@@ -169,14 +216,27 @@ def _composed(function: Factory, loss: object, keywords: frozenset[Any]) -> list
     return []
 
 
-def _documented(function: Factory) -> str:
+def _arguments(function: Factory, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a function, those of a group in one object."""
+    found = {}
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if is_group(parameter):
+            group = parameter.annotation
+            found[name] = group(**{f.name: values[f.name] for f in fields(group)})
+        elif name in values:
+            found[name] = values[name]
+    return found
+
+
+def _documented(doc: str, given: inspect.Signature) -> str:
     """The docstring with help for all parameters, and with what is returned."""
-    parts, own = sections(function.__doc__ or ""), parameters(function.__doc__ or "")
-    if "" not in parts or not parts[""]:
+    parts, lines = sections(doc), []
+    if not parts[""]:
         return ""
-    lines = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        text = own.get(name, SHARED.get(name, ""))
+    texts = SHARED | ({"optimizer": SERVER} if "local_steps" in given.parameters else {})
+    texts |= parameters(doc)
+    for name, parameter in given.parameters.items():
+        text = texts.get(name, "")
         default = parameter.default
         kind = "optional" if default is None or callable(default) else f"default {default!r}"
         kind = "required" if default is inspect.Parameter.empty else kind

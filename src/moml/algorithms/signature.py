@@ -93,6 +93,33 @@ def _allowed(hint: Any) -> Allowed:
     return _PLAIN.get(hint, Allowed("anything"))
 
 
+class Group:
+    """Base of dataclasses of keywords: a parameter of such a type stands for its fields."""
+
+
+def is_group(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter stands for a group of keywords."""
+    return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Group)
+
+
+def signature(factory: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a method's factory, with the keywords of its groups in their places."""
+    given = inspect.signature(factory, eval_str=True)
+    found = []
+    for parameter in given.parameters.values():
+        found += _of_group(parameter) if is_group(parameter) else [parameter]
+    return given.replace(parameters=found)
+
+
+def _of_group(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The keywords of a group; a default group has their defaults."""
+    group, empty, found = parameter.annotation, inspect.Parameter.empty, []
+    for name, hint in get_type_hints(group, include_extras=True).items():
+        default = getattr(group if parameter.default is empty else parameter.default, name, empty)
+        found.append(parameter.replace(name=name, annotation=hint, default=default))
+    return found
+
+
 @cache
 def keywords(factory: Callable[..., Any]) -> Mapping[str, Keyword]:
     """The keywords of a method's factory, from its signature and its docstring.
@@ -102,12 +129,16 @@ def keywords(factory: Callable[..., Any]) -> Mapping[str, Keyword]:
     'in (0, 1]'
     """
     function = getattr(factory, "func", factory)  # of a partial
-    hints, texts = get_type_hints(function, include_extras=True), parameters(function.__doc__ or "")
-    found = {}
-    for name, parameter in inspect.signature(factory).parameters.items():
+    return keywords_in(signature(factory), function.__doc__ or "")
+
+
+def keywords_in(given: inspect.Signature, doc: str) -> dict[str, Keyword]:
+    """The keywords of a signature, with their help from a docstring."""
+    texts, found = parameters(doc), {}
+    for name, parameter in given.parameters.items():
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             continue
-        hint = hints.get(name, Any)
+        hint = parameter.annotation
         kinds = [kind for kind in get_args(hint) if kind is not type(None)]
         optional = type(None) in get_args(hint)
         alone = kinds[0] if optional and len(kinds) == 1 else hint

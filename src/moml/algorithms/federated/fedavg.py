@@ -2,27 +2,14 @@
 
 import jax
 
-from moml.algorithms.federated.rounds import (
-    Update,
-    client_samples,
-    rounds,
-    server_optimizer,
-)
+from moml.algorithms.federated.rounds import Participation, Update, rounds, server_optimizer
 from moml.algorithms.federated.rounds import local_steps as local
 from moml.algorithms.method import Method, Work, factory
 from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import batch_size, by_steps
+from moml.algorithms.parts.choices import ANY, Sampling, by_steps
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.personal import Step
-from moml.algorithms.signature import (
-    Below1,
-    Chosen,
-    Count,
-    NonNegative,
-    Positive,
-    Probability,
-    Transformation,
-)
+from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation
 from moml.types import Hyper, Loss, Meta, Task
 
 
@@ -40,19 +27,14 @@ def fedavg_update(loss: Loss) -> Update:
 def fedavg(
     loss: Loss,
     *,
-    n: Count | None = None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling = ANY,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     inner_steps: Count = 1,
     leaves: Chosen = all_leaves,
     optimizer: Transformation | None = None,
-    dropout: Below1 = 0.0,
-    straggle: Probability = 0.0,
-    weighted: bool = False,
-    at_once: Count | None = None,
+    clients: Participation,
 ) -> Method:
     """FedAvg: H plain gradient steps, then the mean; it adapts only when used.
 
@@ -74,11 +56,9 @@ def fedavg(
     1
     """
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
-    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
-    samples = client_samples(b, k, local_steps, dropout, straggle, weighted)
     algorithm = rounds(
-        adaptation(inner_steps).init, fedavg_update(loss), samples,
-        server=server_optimizer(optimizer), at_once=at_once,
+        adaptation(inner_steps).init, fedavg_update(loss), clients.samples(batch, local_steps),
+        server=server_optimizer(optimizer), at_once=clients.at_once,
     )  # fmt: skip
-    hyper = Hyper(eta=eta, alpha=alpha)
-    return Method(algorithm, adaptation, hyper, none(), Work(1), {"tasks_per_step": b})
+    hyper, used = Hyper(eta=eta, alpha=alpha), {"tasks_per_step": batch.size}
+    return Method(algorithm, adaptation, hyper, none(), Work(1), used)

@@ -5,30 +5,22 @@ from jaxtyping import PyTree
 
 from moml.algorithms.federated.rounds import (
     ClientResult,
+    Participation,
     Steps,
     Update,
-    client_samples,
     rounds,
     server_optimizer,
 )
 from moml.algorithms.federated.rounds import local_steps as local
 from moml.algorithms.method import Method, Work, factory
-from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import MEMORY_DTYPES, batch_size, by_steps, fixed_number
+from moml.algorithms.parts.choices import ANY, MEMORY_DTYPES, Inner, Sampling
 from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.personal import Step, personal_step
 from moml.algorithms.signature import (
-    Below1,
-    Chosen,
     Count,
-    Curvature,
-    Function,
     MemoryDtype,
     NonNegative,
     Positive,
-    Probability,
-    StepSizes,
-    Tied,
     Transformation,
     Weight,
 )
@@ -78,39 +70,29 @@ def localmoml_update(loss: Loss, adapt: Adapt) -> Update:
     return update
 
 
-def personal_work(inner_steps: int, curvature: str, independent_hessian: bool) -> Work:
+def personal_work(inner: Inner, independent_hessian: bool) -> Work:
     """A(w; S1), the gradient at u', the pull-back through k steps, A(w; S2) if drawn apart."""
-    gradients, products = WAY_BACK[curvature]
-    forward = 2 * inner_steps if independent_hessian else inner_steps
-    return Work(forward + inner_steps * gradients + 1, inner_steps * products)
+    (gradients, products), k = WAY_BACK[inner.curvature], inner.inner_steps
+    forward = 2 * k if independent_hessian else k
+    return Work(forward + k * gradients + 1, k * products)
 
 
 @factory
 def localmoml(
     loss: Loss,
     *,
-    n: Count | None = None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling = ANY,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     beta: Weight = 0.3,
     alpha: NonNegative = 0.01,
-    inner_steps: Count = 1,
     restart_samples: Count | None = None,
     carried: bool = False,
-    curvature: Curvature = "exact",
-    leaves: Chosen = all_leaves,
-    tied: Tied = False,
-    step_sizes: StepSizes = "given",
-    adapt: Function | None = None,
+    inner: Inner,
     optimizer: Transformation | None = None,
     independent_hessian: bool = False,
     memory_dtype: MemoryDtype = "float32",
-    dropout: Below1 = 0.0,
-    straggle: Probability = 0.0,
-    weighted: bool = False,
-    at_once: Count | None = None,
+    clients: Participation,
 ) -> Method:
     """LocalMOML: H local steps with a memory inside the round, then the mean.
 
@@ -133,53 +115,40 @@ def localmoml(
         raise ConfigError("restart_samples must be left out where carried is true")
     if not carried and memory_dtype != "float32":
         raise ConfigError("memory_dtype must be float32 where carried is false: no memory is kept")
-    adaptation = by_steps(
-        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
-    )
-    b, inner = batch_size("tasks_per_step", tasks_per_step, 3, n), adaptation(inner_steps)
+    adaptation, k = inner.adaptation(loss), batch.k
+    adapt = adaptation(inner.inner_steps)
     restart = 2 * k if restart_samples is None else restart_samples
-    samples = client_samples(
-        b, k, local_steps, dropout, straggle, weighted, query=k,
-        hessian=k if independent_hessian else 0, restart=0 if carried else restart,
-    )  # fmt: skip
-    work = personal_work(inner_steps, curvature, independent_hessian)
-    update, server = localmoml_update(loss, inner), server_optimizer(optimizer)
+    samples = clients.samples(batch, local_steps)._replace(
+        query=k, hessian=k if independent_hessian else 0, restart=0 if carried else restart
+    )
+    work = personal_work(inner, independent_hessian)
+    update, server = localmoml_update(loss, adapt), server_optimizer(optimizer)
     if not carried:
-        work, memory = work._replace(begin=inner_steps), none()
-        algorithm = rounds(inner.init, update, samples, server=server, at_once=at_once)
+        work, memory = work._replace(begin=inner.inner_steps), none()
+        algorithm = rounds(adapt.init, update, samples, server=server, at_once=clients.at_once)
     else:
         stored = MEMORY_DTYPES[memory_dtype]
-        memory = stored.memory(ema(fixed_number(n)))
+        memory = stored.memory(ema(batch.count))
         algorithm = rounds(
-            inner.init, update, samples, server=server, at_once=at_once,
-            store=lambda meta: memory.init(inner.start(meta)), rows=stored.rows,
+            adapt.init, update, samples, server=server, at_once=clients.at_once,
+            store=lambda meta: memory.init(adapt.start(meta)), rows=stored.rows,
         )  # fmt: skip
-    hyper = Hyper(eta=eta, beta=beta, alpha=alpha)
-    return Method(algorithm, adaptation, hyper, memory, work, {"tasks_per_step": b})
+    hyper, used = Hyper(eta=eta, beta=beta, alpha=alpha), {"tasks_per_step": batch.size}
+    return Method(algorithm, adaptation, hyper, memory, work, used)
 
 
 @factory
 def per_fedavg(
     loss: Loss,
     *,
-    n: Count | None = None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling = ANY,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
-    inner_steps: Count = 1,
-    curvature: Curvature = "exact",
-    leaves: Chosen = all_leaves,
-    tied: Tied = False,
-    step_sizes: StepSizes = "given",
-    adapt: Function | None = None,
+    inner: Inner,
     optimizer: Transformation | None = None,
     independent_hessian: bool = False,
-    dropout: Below1 = 0.0,
-    straggle: Probability = 0.0,
-    weighted: bool = False,
-    at_once: Count | None = None,
+    clients: Participation,
 ) -> Method:
     """Per-FedAvg: H local steps of MAML, then the mean.
 
@@ -191,18 +160,13 @@ def per_fedavg(
     >>> per_fedavg(lambda w, x: (w - x) ** 2, curvature="first-order").work.products
     0
     """
-    adaptation = by_steps(
-        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
-    )
-    b, inner = batch_size("tasks_per_step", tasks_per_step, 3, n), adaptation(inner_steps)
-    samples = client_samples(
-        b, k, local_steps, dropout, straggle, weighted, query=k,
-        hessian=k if independent_hessian else 0,
-    )  # fmt: skip
+    adaptation = inner.adaptation(loss)
+    adapt, hessian = adaptation(inner.inner_steps), batch.k if independent_hessian else 0
+    samples = clients.samples(batch, local_steps)._replace(query=batch.k, hessian=hessian)
     algorithm = rounds(
-        inner.init, per_fedavg_update(loss, inner), samples,
-        server=server_optimizer(optimizer), at_once=at_once,
+        adapt.init, per_fedavg_update(loss, adapt), samples,
+        server=server_optimizer(optimizer), at_once=clients.at_once,
     )  # fmt: skip
-    work = personal_work(inner_steps, curvature, independent_hessian)
-    hyper = Hyper(eta=eta, alpha=alpha)
-    return Method(algorithm, adaptation, hyper, none(), work, {"tasks_per_step": b})
+    hyper, used = Hyper(eta=eta, alpha=alpha), {"tasks_per_step": batch.size}
+    work = personal_work(inner, independent_hessian)
+    return Method(algorithm, adaptation, hyper, none(), work, used)

@@ -5,9 +5,9 @@ import jax
 from moml.algorithms.federated.fedavg import fedavg_update
 from moml.algorithms.federated.rounds import (
     ClientResult,
+    Participation,
     Steps,
     Update,
-    client_samples,
     repeat,
     rounds,
     server_optimizer,
@@ -17,19 +17,10 @@ from moml.algorithms.federated.rounds import (
 from moml.algorithms.federated.rounds import local_steps as local
 from moml.algorithms.method import Method, Work, factory
 from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import batch_size, by_steps, fixed_number
+from moml.algorithms.parts.choices import ANY, Sampling, by_steps
 from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.personal import Step
-from moml.algorithms.signature import (
-    Below1,
-    Chosen,
-    Count,
-    NonNegative,
-    Positive,
-    Probability,
-    Transformation,
-    Weight,
-)
+from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation, Weight
 from moml.types import Hyper, Loss, Meta, Params, Samples, Scalar, Task
 
 
@@ -82,9 +73,7 @@ def ditto_update(loss: Loss) -> Update:
 def pfedme(
     loss: Loss,
     *,
-    n: Count | None = None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling = ANY,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
@@ -93,10 +82,7 @@ def pfedme(
     server_rate: Weight = 1.0,
     inner_steps: Count = 1,
     leaves: Chosen = all_leaves,
-    dropout: Below1 = 0.0,
-    straggle: Probability = 0.0,
-    weighted: bool = False,
-    at_once: Count | None = None,
+    clients: Participation,
 ) -> Method:
     """pFedMe: towards personal models that a proximal term keeps near.
 
@@ -122,23 +108,20 @@ def pfedme(
     15.0
     """
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
-    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
-    samples = client_samples(b, k, local_steps, dropout, straggle, weighted)
+    samples, used = clients.samples(batch, local_steps), {"tasks_per_step": batch.size}
     algorithm = rounds(
         adaptation(inner_steps).init, pfedme_update(loss, prox_steps), samples,
-        server=towards_mean(), at_once=at_once,
+        server=towards_mean(), at_once=clients.at_once,
     )  # fmt: skip
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox, server_rate=server_rate)
-    return Method(algorithm, adaptation, hyper, none(), Work(prox_steps), {"tasks_per_step": b})
+    return Method(algorithm, adaptation, hyper, none(), Work(prox_steps), used)
 
 
 @factory
 def ditto(
     loss: Loss,
     *,
-    n: Count | None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling,
     local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
@@ -146,10 +129,7 @@ def ditto(
     inner_steps: Count = 1,
     leaves: Chosen = all_leaves,
     optimizer: Transformation | None = None,
-    dropout: Below1 = 0.0,
-    straggle: Probability = 0.0,
-    weighted: bool = False,
-    at_once: Count | None = None,
+    clients: Participation,
 ) -> Method:
     """Ditto: FedAvg, and a personal model at each client that is kept near.
 
@@ -171,11 +151,10 @@ def ditto(
     Hyper(eta=0.005, alpha=0.01, prox=1.0)
     """
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
-    b, memory = batch_size("tasks_per_step", tasks_per_step, 3, n), ema(fixed_number(n))
-    samples = client_samples(b, k, local_steps, dropout, straggle, weighted)
+    memory, used = ema(batch.count), {"tasks_per_step": batch.size}
     algorithm = rounds(  # a client keeps its whole model, whichever leaves adapt
-        adaptation(inner_steps).init, ditto_update(loss), samples, store=memory.init,
-        server=server_optimizer(optimizer), at_once=at_once,
+        adaptation(inner_steps).init, ditto_update(loss), clients.samples(batch, local_steps),
+        store=memory.init, server=server_optimizer(optimizer), at_once=clients.at_once,
     )  # fmt: skip
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox)
-    return Method(algorithm, adaptation, hyper, memory, Work(2), {"tasks_per_step": b})
+    return Method(algorithm, adaptation, hyper, memory, Work(2), used)

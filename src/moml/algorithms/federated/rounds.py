@@ -6,6 +6,7 @@ the row is all that a client keeps between rounds, and lies in a store apart.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from moml.algorithms.parts.choices import Sampling
 from moml.algorithms.parts.memory import ROWS
 from moml.algorithms.parts.task_map import (
     One,
@@ -24,6 +26,7 @@ from moml.algorithms.parts.task_map import (
     mean_from_sum,
     norm,
 )
+from moml.algorithms.signature import Below1, Count, Group, Probability
 from moml.errors import ConfigError
 from moml.types import (
     Algorithm,
@@ -155,25 +158,23 @@ def server_optimizer(optimizer: optax.GradientTransformation | None) -> Server:
     return Server(optimizer.init, step)
 
 
-def client_samples(
-    tasks: int,
-    k: int,
-    local_steps: int,
-    dropout: float,
-    straggle: float,
-    weighted: bool,
-    *,
-    query: int = 0,
-    hessian: int = 0,
-    restart: int = 0,
-) -> SampleSpec:
-    """What the clients of a round draw: S1 of k samples in each of H local steps, and more."""
-    if straggle and local_steps == 1:
-        raise ConfigError("straggle needs local_steps of at least 2; got local_steps = 1")
-    return SampleSpec(
-        tasks, support=k, query=query, hessian=hessian, restart=restart, visits=local_steps,
-        dropout=dropout, straggle=straggle, weighted=weighted,
-    )  # fmt: skip
+@dataclass(frozen=True)
+class Participation(Group):
+    """Who answers in a round, what an answer counts, and how many clients run side by side."""
+
+    dropout: Below1 = 0.0
+    straggle: Probability = 0.0
+    weighted: bool = False
+    at_once: Count | None = None
+
+    def samples(self, batch: Sampling, local_steps: int) -> SampleSpec:
+        """What the clients of a round draw: S1 of k samples in each of H local steps."""
+        if self.straggle and local_steps == 1:
+            raise ConfigError("straggle needs local_steps of at least 2; got local_steps = 1")
+        return SampleSpec(
+            batch.size, support=batch.k, visits=local_steps,
+            dropout=self.dropout, straggle=self.straggle, weighted=self.weighted,
+        )  # fmt: skip
 
 
 CACHE = 2 << 20  # bytes of models that a processor works on without waiting for its memory

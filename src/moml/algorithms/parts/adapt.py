@@ -65,27 +65,31 @@ def combine(first: PyTree, second: PyTree) -> PyTree:
 Rates = Callable[[Int[Array, ""]], PyTree]  # number of the step -> step sizes, a tree like p
 
 
+class _Rule(NamedTuple):
+    """Where step sizes are from: the meta-parameters, w among them, the sizes of a task's steps."""
+
+    init: Callable[[Params, Personal, Hyper], Meta]
+    params_of: Callable[[Meta], Params]
+    rates_of: Callable[[Meta, Personal, Samples, Hyper], Rates]
+
+
 def _steps(
-    loss: Loss,
-    steps: int,
-    curvature: Curvature,
-    leaves: Leaves,
-    tied: Leaves,
-    init: Callable[[Params, Hyper], Meta],
-    params_of: Callable[[Meta], Params],
-    rates_of: Callable[[Meta, Personal, PyTree, Hyper], Rates],
+    loss: Loss, steps: int, curvature: Curvature, leaves: Leaves, tied: Leaves, rule: _Rule
 ) -> Adapt:
     """k gradient steps on the chosen leaves, p <- p - rate * grad L(p; S), remembering k states."""
     grad = curvature(lambda p, rest, samples: loss(combine(p, rest), samples))
-    whole = lambda meta: equal_rows(params_of(meta), tied)
+    whole = lambda meta: equal_rows(rule.params_of(meta), tied)
+
+    def init(params: Params, hyper: Hyper) -> Meta:
+        return rule.init(params, pick(params, leaves(params)), hyper)
 
     def start(meta: Meta) -> Personal:
-        return pick(whole(meta), leaves(params_of(meta)))
+        return pick(whole(meta), leaves(rule.params_of(meta)))
 
     def apply(meta: Meta, samples: Samples, hyper: Hyper) -> Personal:
-        params, chosen = whole(meta), leaves(params_of(meta))
+        params, chosen = whole(meta), leaves(rule.params_of(meta))
         p, rest = pick(params, chosen), pick(params, jax.tree.map(lambda keep: not keep, chosen))
-        rates = rates_of(meta, p, samples, hyper)
+        rates = rule.rates_of(meta, p, samples, hyper)
 
         def one(p: Personal, t: Int[Array, ""]) -> Personal:
             g = grad(p, rest, samples)
@@ -120,12 +124,9 @@ def gradient_steps(
     >>> float(A.apply(jnp.array(0.0), jnp.array(1.0), Hyper(eta=0.1, alpha=0.5)))
     0.75
     """
-
-    def alike(meta: Meta, p: Personal, samples: Samples, hyper: Hyper) -> Rates:
-        return lambda t: jax.tree.map(lambda _: hyper.alpha, p)
-
-    plain = lambda params, hyper: params
-    return _steps(loss, steps, curvature, leaves, tied, plain, lambda meta: meta, alike)
+    alike = lambda meta, p, samples, hyper: lambda t: jax.tree.map(lambda _: hyper.alpha, p)
+    rule = _Rule(lambda params, p, hyper: params, lambda meta: meta, alike)
+    return _steps(loss, steps, curvature, leaves, tied, rule)
 
 
 class LearnedSteps(NamedTuple):
@@ -135,25 +136,16 @@ class LearnedSteps(NamedTuple):
     log_alpha: PyTree
 
 
-def _learned(
-    loss: Loss,
-    steps: int,
-    curvature: Curvature,
-    leaves: Leaves,
-    tied: Leaves,
-    like: PyTree,
-    at: PyTree,
-) -> Adapt:
-    """Steps whose sizes are learned: `like` shapes a leaf's log alpha, `at` reads it at step t."""
+def _learned(like: Callable[[Array], Array], at: Callable[[Array, Array], Array]) -> _Rule:
+    """Sizes that are learned: `like` shapes a leaf's log alpha, `at` reads it at step t."""
 
-    def init(params: Params, hyper: Hyper) -> LearnedSteps:
-        p = pick(params, leaves(params))
+    def init(params: Params, p: Personal, hyper: Hyper) -> LearnedSteps:
         return LearnedSteps(params, jax.tree.map(lambda x: like(x) * jnp.log(hyper.alpha), p))
 
     def own(meta: LearnedSteps, p: Personal, samples: Samples, hyper: Hyper) -> Rates:
         return lambda t: jax.tree.map(lambda log: jnp.exp(at(log, t)), meta.log_alpha)
 
-    return _steps(loss, steps, curvature, leaves, tied, init, lambda meta: meta.params, own)
+    return _Rule(init, lambda meta: meta.params, own)
 
 
 def learned_steps(
@@ -168,7 +160,8 @@ def learned_steps(
 
     v = w - exp(log_alpha) * grad L_S(w),   log_alpha starting at log(hyper.alpha) everywhere.
     """
-    return _learned(loss, steps, curvature, leaves, tied, jnp.ones_like, lambda log, t: log)
+    rule = _learned(jnp.ones_like, lambda log, t: log)
+    return _steps(loss, steps, curvature, leaves, tied, rule)
 
 
 def layer_steps(
@@ -186,7 +179,7 @@ def layer_steps(
     """
     like = lambda x: jnp.ones(steps, x.dtype)
     at = lambda log, t: log[jnp.minimum(t, len(log) - 1)]
-    return _learned(loss, steps, curvature, leaves, tied, like, at)
+    return _steps(loss, steps, curvature, leaves, tied, _learned(like, at))
 
 
 class ShrinkingSteps(NamedTuple):
@@ -212,8 +205,7 @@ def shrinking_steps(
     starts at log(hyper.alpha), tau at `tau`, and both are learned with w.
     """
 
-    def init(params: Params, hyper: Hyper) -> ShrinkingSteps:
-        p = pick(params, leaves(params))
+    def init(params: Params, p: Personal, hyper: Hyper) -> ShrinkingSteps:
         log_alpha = jax.tree.map(lambda x: jnp.ones_like(x) * jnp.log(hyper.alpha), p)
         return ShrinkingSteps(params, log_alpha, jnp.log(jnp.full_like(hyper.alpha, tau)))
 
@@ -224,7 +216,8 @@ def shrinking_steps(
         shrink = rows / (rows + jnp.exp(meta.log_tau))
         return lambda t: jax.tree.map(lambda log: shrink * jnp.exp(log), meta.log_alpha)
 
-    return _steps(loss, steps, curvature, leaves, tied, init, lambda meta: meta.params, own)
+    rule = _Rule(init, lambda meta: meta.params, own)
+    return _steps(loss, steps, curvature, leaves, tied, rule)
 
 
 def nothing_adapts() -> Adapt:

@@ -1,7 +1,12 @@
-"""From a method's keywords to its parts: adaptation, memory, task batches."""
+"""From a method's keywords to its parts: adaptation, memory, task batches.
+
+Keywords that many methods share are groups: a factory with `inner: Inner` has the keywords of
+`Inner`, and gets them in one object.
+"""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from moml.algorithms.parts.adapt import (
     Leaves,
@@ -17,8 +22,18 @@ from moml.algorithms.parts.memory import ROWS
 from moml.algorithms.parts.packed import ROWS as PACKED
 from moml.algorithms.parts.packed import packed
 from moml.algorithms.parts.task_map import Rows
+from moml.algorithms.signature import (
+    Adaptation,
+    Chosen,
+    Count,
+    Curvature,
+    Function,
+    Group,
+    StepSizes,
+    Tied,
+)
 from moml.errors import ConfigError
-from moml.types import Adapt, Loss, Memory, SampleSpec
+from moml.types import Loss, Memory, SampleSpec
 
 CURVATURES = {
     "exact": exact,
@@ -41,29 +56,9 @@ MEMORY_DTYPES = {
 }
 
 
-def by_steps(
-    loss: Loss,
-    *,
-    curvature: str = "exact",
-    leaves: Leaves = all_leaves,
-    tied: bool | Leaves = False,
-    step_sizes: str = "given",
-    adapt: Callable[[int], Adapt] | None = None,
-) -> Callable[[int], Adapt]:
-    """Gradient steps as the keywords have them, or the adaptation that is given."""
-    if adapt is None:
-        make, start = STEP_SIZES[step_sizes], tied_leaves(tied)
-        inner = CURVATURES[curvature]
-        return lambda steps: make(loss, steps, curvature=inner, leaves=leaves, tied=start)
-    beside = {
-        "curvature": curvature != "exact",
-        "leaves": leaves is not all_leaves,
-        "tied": tied is not False,
-        "step_sizes": step_sizes != "given",
-    }
-    for name in filter(beside.get, beside):
-        raise ConfigError(f"{name} must be left out where adapt is given: adapt decides it")
-    return adapt
+def by_steps(loss: Loss, **keywords: Any) -> Adaptation:
+    """The adaptation that some keywords of `Inner` describe."""
+    return Inner(**keywords).adaptation(loss)
 
 
 def tied_leaves(tied: bool | Leaves) -> Leaves:
@@ -92,3 +87,52 @@ def batch_size(name: str, given: int | None, usual: int, n: int | None) -> int:
 def spec(tasks: int, k: int, independent_hessian: bool = False) -> SampleSpec:
     """Samples of a step: S1, S3 and, where it is drawn apart, S2."""
     return SampleSpec(tasks, support=k, query=k, hessian=k if independent_hessian else 0)
+
+
+@dataclass(frozen=True)
+class Sampling(Group):
+    """The tasks of a step, and their samples."""
+
+    n: Count | None
+    k: Count = 1
+    tasks_per_step: Count | None = None
+
+    @property
+    def size(self) -> int:
+        """B: tasks in a step."""
+        return batch_size("tasks_per_step", self.tasks_per_step, 3, self.n)
+
+    @property
+    def count(self) -> int:
+        """Tasks in all, of which there must be an end."""
+        return fixed_number(self.n)
+
+    def spec(self, independent_hessian: bool = False) -> SampleSpec:
+        """Samples of a step."""
+        return spec(self.size, self.k, independent_hessian)
+
+
+ANY = Sampling(n=None)  # as a default: n may be left out
+
+
+@dataclass(frozen=True)
+class Inner(Group):
+    """The adaptation: gradient steps, or another one."""
+
+    inner_steps: Count = 1
+    curvature: Curvature = "exact"
+    leaves: Chosen = all_leaves
+    tied: Tied = False
+    step_sizes: StepSizes = "given"
+    adapt: Function | None = None
+
+    def adaptation(self, loss: Loss) -> Adaptation:
+        """Gradient steps as the keywords have them, or the adaptation that is given."""
+        if self.adapt is None:
+            make, tied = STEP_SIZES[self.step_sizes], tied_leaves(self.tied)
+            inner, leaves = CURVATURES[self.curvature], self.leaves
+            return lambda steps: make(loss, steps, curvature=inner, leaves=leaves, tied=tied)
+        for name in ("curvature", "leaves", "tied", "step_sizes"):
+            if getattr(self, name) != getattr(Inner, name):
+                raise ConfigError(f"{name} must be left out where adapt is given: adapt decides it")
+        return self.adapt

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from jaxtyping import Array, Float, PyTree
 
+from moml.algorithms.method import Method
+from moml.algorithms.parts.choices import Inner
 from moml.algorithms.parts.optimizer import Optimizer, optimizer_step, transformation
 from moml.algorithms.parts.personal import Step, personal_step, pull_back, query
 from moml.algorithms.parts.task_map import TaskMap, mean_from_sum, norm, side_by_side
@@ -91,6 +93,21 @@ def single_node(
         return _finish(optimizer, state, store, total, len(visit.ids), hyper)
 
     return _algorithm(adapt, memory, optimizer, step, need)
+
+
+def single_node_method(
+    loss: Loss,
+    inner: Inner,
+    memory: Memory,
+    optimizer: Optimizer,
+    need: SampleSpec,
+    hyper: Hyper,
+    visiting: Callable[..., Callable[..., Step]] = personal_step,
+) -> Method:
+    """The method of `single_node`, with the adaptation that its keywords describe."""
+    adaptation = inner.adaptation(loss)
+    algorithm = single_node(loss, adaptation(inner.inner_steps), memory, optimizer, need, visiting)
+    return Method(algorithm, adaptation, hyper, memory, options={"tasks_per_step": need.tasks})
 
 
 def two_batches(

@@ -71,22 +71,13 @@ def match_restart(k: int, shots: int, *, local_steps: int, restart_samples: int)
     >>> round(match_restart(1, 5, local_steps=10, restart_samples=2), 3)
     0.282
     """
-    counts = {
-        "k": k,
-        "shots": shots,
-        "local_steps": local_steps,
-        "restart_samples": restart_samples,
-    }
-    for name, count in counts.items():
+    h, k0 = local_steps, restart_samples
+    for name, count in {"k": k, "shots": shots, "local_steps": h, "restart_samples": k0}.items():
         check_count(name, count)
 
     def noise(beta: float) -> float:
-        rest = [(1 - beta) ** (2 * h) for h in range(local_steps + 1)]
-        each = [
-            rest[h] / restart_samples + beta**2 / k * sum(rest[:h])
-            for h in range(1, local_steps + 1)
-        ]
-        return sum(each) / local_steps
+        rest = [(1 - beta) ** (2 * i) for i in range(h + 1)]
+        return sum(rest[i] / k0 + beta**2 / k * sum(rest[:i]) for i in range(1, h + 1)) / h
 
     tried = [i / 1000 for i in range(1000, 0, -1)]
     return next((b for b in tried if noise(b) <= 1 / shots + 1e-12), min(tried, key=noise))

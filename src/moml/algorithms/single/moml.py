@@ -1,29 +1,15 @@
 """MOML: a memory of each task, as a moving average of its adapted points."""
 
 import math
-from typing import Any
 
 from moml.algorithms.method import Method, factory
 from moml.algorithms.parts import memory as memories
-from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import MEMORY_DTYPES, batch_size, by_steps, fixed_number, spec
-from moml.algorithms.parts.optimizer import has_rate, rates
+from moml.algorithms.parts.choices import MEMORY_DTYPES, Inner, Sampling
+from moml.algorithms.parts.optimizer import rates
 from moml.algorithms.parts.personal import both_ways as swapped
 from moml.algorithms.parts.personal import personal_step
-from moml.algorithms.signature import (
-    Chosen,
-    Count,
-    Curvature,
-    Function,
-    MemoryDtype,
-    NonNegative,
-    Optimizer,
-    Positive,
-    StepSizes,
-    Tied,
-    Weight,
-)
-from moml.algorithms.single.engine import TwoBatches, single_node
+from moml.algorithms.signature import Count, MemoryDtype, NonNegative, Optimizer, Positive, Weight
+from moml.algorithms.single.engine import TwoBatches, single_node_method
 from moml.algorithms.single.engine import two_batches as with_two_batches
 from moml.algorithms.single.matching import match_beta
 from moml.errors import ConfigError
@@ -34,18 +20,11 @@ from moml.types import Loss, SampleSpec
 def moml_v1(
     loss: Loss,
     *,
-    n: Count | None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling,
     eta: Positive = 0.005,
     beta: Weight = 0.3,
     alpha: NonNegative = 0.01,
-    inner_steps: Count = 1,
-    curvature: Curvature = "exact",
-    leaves: Chosen = all_leaves,
-    tied: Tied = False,
-    step_sizes: StepSizes = "given",
-    adapt: Function | None = None,
+    inner: Inner,
     optimizer: Optimizer = "sgd",
     independent_hessian: bool = False,
     both_ways: bool = False,
@@ -64,34 +43,22 @@ def moml_v1(
     """
     if both_ways and independent_hessian:
         raise ConfigError("independent_hessian must be false where both_ways is true: S2 is S1")
-    count, b = fixed_number(n), batch_size("tasks_per_step", tasks_per_step, 3, n)
-    adaptation = by_steps(
-        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
-    )
-    memory = MEMORY_DTYPES[memory_dtype].memory(memories.ema(count))
+    memory = MEMORY_DTYPES[memory_dtype].memory(memories.ema(batch.count))
     visiting = swapped if both_ways else personal_step
-    samples = spec(b, k, independent_hessian)
-    algorithm = single_node(loss, adaptation(inner_steps), memory, optimizer, samples, visiting)
     hyper = rates(optimizer, eta=eta, beta=beta, alpha=alpha)
-    return Method(algorithm, adaptation, hyper, memory, options={"tasks_per_step": b})
+    samples = batch.spec(independent_hessian)
+    return single_node_method(loss, inner, memory, optimizer, samples, hyper, visiting)
 
 
 @factory
 def moml_v2(
     loss: Loss,
     *,
-    n: Count | None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling,
     eta: Positive = 0.005,
     beta: Weight = 0.1,
     alpha: NonNegative = 0.01,
-    inner_steps: Count = 1,
-    curvature: Curvature = "exact",
-    leaves: Chosen = all_leaves,
-    tied: Tied = False,
-    step_sizes: StepSizes = "given",
-    adapt: Function | None = None,
+    inner: Inner,
     optimizer: Optimizer = "sgd",
     independent_hessian: bool = False,
     eager: bool = False,
@@ -118,43 +85,33 @@ def moml_v2(
     """
     if direct and memory_dtype != "float32":
         raise ConfigError(f"memory_dtype must be float32 where direct is true; got {memory_dtype}")
-    count, b = fixed_number(n), batch_size("tasks_per_step", tasks_per_step, 3, n)
-    adaptation = by_steps(
-        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
-    )
     kind = memories.debiased_ema_direct if direct else memories.debiased_ema
-    memory = MEMORY_DTYPES[memory_dtype].memory(kind(count, b / count))
-    inner = adaptation(inner_steps)
-    if two_batches:
-        samples = TwoBatches(
-            memory=SampleSpec(b, support=k), meta=SampleSpec(b, query=k, hessian=k)
-        )
-        algorithm = with_two_batches(loss, inner, memory, optimizer, samples)
-    else:
-        algorithm = single_node(loss, inner, memory, optimizer, spec(b, k, independent_hessian))
+    memory = MEMORY_DTYPES[memory_dtype].memory(kind(batch.count, batch.size / batch.count))
     hyper = rates(optimizer, eta=eta, beta=beta, alpha=alpha)
-    return Method(algorithm, adaptation, hyper, memory, options={"tasks_per_step": b})
+    samples = batch.spec(independent_hessian)
+    made = single_node_method(loss, inner, memory, optimizer, samples, hyper)
+    if not two_batches:
+        return made
+    both = TwoBatches(
+        memory=SampleSpec(batch.size, support=batch.k),
+        meta=SampleSpec(batch.size, query=batch.k, hessian=batch.k),
+    )
+    adapt = made.adaptation(inner.inner_steps)
+    return made._replace(algorithm=with_two_batches(loss, adapt, memory, optimizer, both))
 
 
 @factory
 def moml(
     loss: Loss,
     *,
-    n: Count | None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling,
     shots: Count | None = None,
     test_steps: Count = 1,
     iterations: Count | None = None,
     eta: Positive = 0.005,
     beta: Weight | None = None,
     alpha: NonNegative = 0.01,
-    inner_steps: Count = 1,
-    curvature: Curvature = "exact",
-    leaves: Chosen = all_leaves,
-    tied: Tied = False,
-    step_sizes: StepSizes = "given",
-    adapt: Function | None = None,
+    inner: Inner,
     optimizer: Optimizer = "adam",
     both_ways: bool = True,
     eager: bool = False,
@@ -181,15 +138,12 @@ def moml(
     >>> round(moml(lambda w, x: (w - x) ** 2, n=25, shots=10).hyper.beta, 3)
     0.245
     """
-    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
     if beta is None and shots is None:
         raise ConfigError("moml matches beta to your users: give shots, their samples each")
     if beta is None:
-        visits = math.inf if iterations is None else iterations * b / fixed_number(n)
-        beta = match_beta(k, shots or 1, steps=test_steps, visits=visits, both_ways=both_ways)
-    rate: dict[str, Any] = {} if has_rate(optimizer) else {"eta": eta}
-    return moml_v1(
-        loss, n=n, k=k, tasks_per_step=b, beta=beta, alpha=alpha, inner_steps=inner_steps,
-        curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt,
-        optimizer=optimizer, both_ways=both_ways, eager=eager, memory_dtype=memory_dtype, **rate,
-    )._replace(name="moml", options={"tasks_per_step": b})  # fmt: skip
+        visits = math.inf if iterations is None else iterations * batch.size / batch.count
+        beta = match_beta(batch.k, shots or 1, steps=test_steps, visits=visits, both_ways=both_ways)
+    memory = MEMORY_DTYPES[memory_dtype].memory(memories.ema(batch.count))
+    visiting = swapped if both_ways else personal_step
+    hyper = rates(optimizer, eta=eta, beta=beta, alpha=alpha)
+    return single_node_method(loss, inner, memory, optimizer, batch.spec(), hyper, visiting)

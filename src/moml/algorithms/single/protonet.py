@@ -3,12 +3,12 @@
 from typing import Any
 
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.choices import batch_size, spec
+from moml.algorithms.parts.choices import ANY, Inner, Sampling
 from moml.algorithms.parts.heads import prototypes
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.optimizer import rates
-from moml.algorithms.signature import Count, Function, Optimizer, Positive
-from moml.algorithms.single.engine import single_node
+from moml.algorithms.signature import Function, Optimizer, Positive
+from moml.algorithms.single.engine import single_node_method
 from moml.errors import ConfigError
 from moml.types import Loss, Params
 
@@ -21,9 +21,7 @@ def _head(params: Params) -> Any:
 def protonet(
     loss: Loss,
     *,
-    n: Count | None = None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling = ANY,
     eta: Positive = 0.001,
     features: Function | None = None,
     optimizer: Optimizer = "adam",
@@ -47,8 +45,5 @@ def protonet(
     """
     if features is None:
         raise ConfigError("protonet needs the network's features: give features=net.features")
-    adaptation = lambda steps: prototypes(features, _head)
-    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
-    algorithm = single_node(loss, adaptation(1), none(), optimizer, spec(b, k))
-    hyper = rates(optimizer, eta=eta)
-    return Method(algorithm, adaptation, hyper, options={"tasks_per_step": b})
+    inner, hyper = Inner(adapt=lambda steps: prototypes(features, _head)), rates(optimizer, eta=eta)
+    return single_node_method(loss, inner, none(), optimizer, batch.spec(), hyper)

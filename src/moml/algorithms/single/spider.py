@@ -8,21 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import batch_size, by_steps, spec
+from moml.algorithms.parts.choices import ANY, Inner, Sampling, batch_size, spec
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.personal import personal_step
 from moml.algorithms.parts.task_map import TaskMap, mean_from_sum, norm, side_by_side
-from moml.algorithms.signature import (
-    Chosen,
-    Count,
-    Curvature,
-    Function,
-    NonNegative,
-    Positive,
-    StepSizes,
-    Tied,
-)
+from moml.algorithms.signature import Count, NonNegative, Positive
 from moml.algorithms.single.engine import Outcome
 from moml.types import (
     Adapt,
@@ -108,19 +98,12 @@ def spider_steps(
 def bspiderboost(
     loss: Loss,
     *,
-    n: Count | None = None,
-    k: Count = 1,
-    tasks_per_step: Count | None = None,
+    batch: Sampling = ANY,
     large_tasks: Count | None = None,
     period: Count = 3,
     eta: Positive = 0.001,
     alpha: NonNegative = 0.01,
-    inner_steps: Count = 1,
-    curvature: Curvature = "exact",
-    leaves: Chosen = all_leaves,
-    tied: Tied = False,
-    step_sizes: StepSizes = "given",
-    adapt: Function | None = None,
+    inner: Inner,
     independent_hessian: bool = False,
 ) -> Method:
     """BSpiderBoost: a large task batch every q iterations, corrected in between.
@@ -141,13 +124,10 @@ def bspiderboost(
     >>> bspiderboost(lambda w, x: (w - x) ** 2, period=5).algorithm.iterations
     5
     """
-    adaptation = by_steps(
-        loss, curvature=curvature, leaves=leaves, tied=tied, step_sizes=step_sizes, adapt=adapt
-    )
-    b = batch_size("tasks_per_step", tasks_per_step, 3, n)
-    large = batch_size("large_tasks", large_tasks, 10, n)
-    small = spec(b, k, independent_hessian)._replace(times=period - 1) if period > 1 else None
-    cycle = Cycle(spec(large, k, independent_hessian), small)
-    algorithm = spider_steps(loss, adaptation(inner_steps), cycle)
-    used = {"tasks_per_step": b, "large_tasks": large}
+    adaptation = inner.adaptation(loss)
+    large = batch_size("large_tasks", large_tasks, 10, batch.n)
+    small = batch.spec(independent_hessian)._replace(times=period - 1) if period > 1 else None
+    cycle = Cycle(spec(large, batch.k, independent_hessian), small)
+    algorithm = spider_steps(loss, adaptation(inner.inner_steps), cycle)
+    used = {"tasks_per_step": batch.size, "large_tasks": large}
     return Method(algorithm, adaptation, Hyper(eta=eta, alpha=alpha), options=used)

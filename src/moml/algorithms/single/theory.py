@@ -109,14 +109,8 @@ def estimate_smoothness(
     worst over the tasks, local, and so lower bounds of what the theorem means.
     """
 
-    def normal(key: Key) -> Params:
-        leaves, tree = jax.tree.flatten(params)
-        keys = jax.random.split(key, len(leaves))
-        drawn = [jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-        return jax.tree.unflatten(tree, drawn)
-
-    def unit(x: Params) -> Params:
-        return optax.tree.scale(1 / jnp.maximum(optax.tree.norm(x), 1e-30), x)
+    normal = lambda key: optax.tree.random_like(key, params)
+    unit = lambda x: optax.tree.scale(1 / jnp.maximum(optax.tree.norm(x), 1e-30), x)
 
     def spectral_norm(matvec: PyTree, key: Key) -> Float[Array, ""]:
         start = unit(normal(key))

@@ -172,18 +172,13 @@ def _fitting(given: Input, table: Table, rows: Rows) -> Column:
     column = table.column(name)
     kind = "number" if column.kind == "flag" else column.kind
     if kind != given.kind:
-        row = int(np.argmin(column.missing))
-        said = f"{column.word(row)!r} is not a {KINDS[given.kind]}, as all were in training"
-        raise DataError(f"{table.where(row, name)}: {said}")
+        raise table.wrong(name, f"is not a {KINDS[given.kind]}, as all were in training")
     return column if rows is None else column._replace(values=column.values[rows])
 
 
 def _no_dates(table: Table, name: str, column: Column) -> None:
     """Refuse dates that may have the day or the month first."""
-    if column.kind != "text":
+    if column.kind != "text" or not DATE.match(column.word(int(np.argmin(column.missing)))):
         return
-    row = int(np.argmin(column.missing))
-    word = column.word(row)
-    if DATE.match(word) and all(DATE.match(w) for w in column.words.to_pylist() if w.strip()):
-        said = f"{word!r} looks like a date; dates are read in the form 2024-12-31"
-        raise DataError(f"{table.where(row, name)}: {said}")
+    if all(DATE.match(word) for word in column.words.to_pylist() if word.strip()):
+        raise table.wrong(name, "looks like a date; dates are read in the form 2024-12-31")

@@ -29,14 +29,15 @@ FEW = 32  # distinct words of a column that may be categories though most are nu
 OFTEN = 0.01  # of the rows must have each category that is no number, and two rows
 
 
-class Dialect(NamedTuple):
-    """The separator between cells, and the names of all columns."""
+class Csv(NamedTuple):
+    """A file, the separator between its cells, and the names of all columns."""
 
+    path: Path
     separator: str
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
 
-def csv_schema(path: Path) -> tuple[Schema, Dialect]:
+def csv_schema(path: Path) -> tuple[Schema, Csv]:
     """Names, and types as far as the first block shows; how the file is written."""
     pa = arrow()
     with pa.input_stream(str(path), compression="detect") as stream:
@@ -47,19 +48,19 @@ def csv_schema(path: Path) -> tuple[Schema, Dialect]:
     line = next((line for line in lines if line.strip()), "")
     if not line:
         raise DataError(f"{path} is empty")
-    dialect = Dialect(max(",;\t|", key=re.sub('"[^"]*"', "", line).count), ())
+    file = Csv(path, max(",;\t|", key=re.sub('"[^"]*"', "", line).count))
     try:
-        with _reader(path, dialect) as reader:
+        with _reader(file) as reader:
             schema = reader.schema
     except pa.ArrowInvalid as error:
-        raise _named(path, dialect, error) from error
+        raise _named(file, error) from error
     if all(_matches(pa.array(schema.names), NUMBER)):
         raise DataError(f"{path}: the first row must have the columns' names; it has numbers")
-    return schema, dialect._replace(names=tuple(schema.names))
+    return schema, file._replace(names=tuple(schema.names))
 
 
 def csv_chunks(
-    path: Path, dialect: Dialect, schema: Schema, columns: Sequence[str], text: frozenset[str]
+    file: Csv, schema: Schema, columns: Sequence[str], text: frozenset[str]
 ) -> tuple[dict[str, list[Chunk]], int]:
     """The columns that are asked for, and the number of rows."""
     pa = arrow()
@@ -67,26 +68,24 @@ def csv_chunks(
     types = {f.name: texts() if f.name in text else plain(f.type) for f in schema}
     while True:
         try:
-            found, rows = gathered(csv_batches(path, dialect, types, columns), columns, text)
+            found, rows = gathered(csv_batches(file, types, columns), columns, text)
             break
         except pa.ArrowInvalid as error:
             column = re.match(r"In CSV column #(\d+)", str(error))
             if not column:
                 raise
-            types[dialect.names[int(column[1])]] = texts()  # later rows do not fit the guess
+            types[file.names[int(column[1])]] = texts()  # later rows do not fit the guess
     for name in columns:
         if name not in text and any(chunk.kind == "text" for chunk in found[name]):
-            found[name] = _decided(f"{path}, column {name}", found[name])
+            found[name] = _decided(f"{file.path}, column {name}", found[name])
     return found, rows
 
 
-def csv_types(
-    path: Path, dialect: Dialect, columns: Sequence[str], text: frozenset[str]
-) -> dict[str, Arrow]:
+def csv_types(file: Csv, columns: Sequence[str], text: frozenset[str]) -> dict[str, Arrow]:
     """For each column the first type that all its cells can be cast to."""
     pa = arrow()
     left = {name: [] if name in text else [pa.null(), *_types()] for name in columns}
-    for batch in csv_batches(path, dialect, dict.fromkeys(columns, texts()), columns):
+    for batch in csv_batches(file, dict.fromkeys(columns, texts()), columns):
         for name, array in zip(columns, batch.columns, strict=True):
             words = pa.compute.utf8_trim_whitespace(array.dictionary)
             left[name] = [type_ for type_ in left[name] if _cast(words, type_) is not None]
@@ -94,30 +93,25 @@ def csv_types(
 
 
 def csv_batches(
-    path: Path,
-    dialect: Dialect,
-    types: dict[str, Arrow],
-    columns: Sequence[str],
-    blank: Sequence[str] = BLANK,
+    file: Csv, types: dict[str, Arrow], columns: Sequence[str], blank: Sequence[str] = BLANK
 ) -> Iterator[Arrow]:
     """Record batches with the columns in this order; cells equal to one of `blank` are missing."""
     last = None
     try:
-        with _reader(path, dialect, types, columns, blank) as reader:
+        with _reader(file, types, columns, blank) as reader:
             for batch in reader:
                 last = batch if batch.num_rows else last
                 yield batch
     except arrow().ArrowInvalid as error:
-        raise _named(path, dialect, error) from error
+        raise _named(file, error) from error
     if last is None or not arrow().types.is_dictionary(last.columns[-1].type):
         return
     # a quote that is never closed takes the rest of the file into the last cell of a row
     lines = (last.columns[-1][-1].as_py() or "").splitlines()[1:]
-    cells = len(dialect.names) - 1
-    if cells and lines and all(line.count(dialect.separator) == cells for line in lines):
-        raise DataError(
-            f"{path}: a quote in the last column has no end; it holds the last {len(lines):,} rows"
-        )
+    cells = len(file.names) - 1
+    if cells and lines and all(line.count(file.separator) == cells for line in lines):
+        said = f"a quote in the last column has no end; it holds the last {len(lines):,} rows"
+        raise DataError(f"{file.path}: {said}")
 
 
 def is_number(words: Arrow) -> Bool[np.ndarray, " words"]:
@@ -131,8 +125,7 @@ def texts() -> Arrow:
 
 
 def _reader(
-    path: Path,
-    dialect: Dialect,
+    file: Csv,
     types: dict[str, Arrow] | None = None,
     columns: Sequence[str] | None = None,
     blank: Sequence[str] = BLANK,
@@ -142,9 +135,9 @@ def _reader(
     from pyarrow import csv
 
     return csv.open_csv(
-        str(path),
+        str(file.path),
         csv.ReadOptions(block_size=BLOCK, use_threads=use_threads),
-        csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
+        csv.ParseOptions(delimiter=file.separator, newlines_in_values=True),
         csv.ConvertOptions(
             column_types=types, include_columns=columns, null_values=blank, strings_can_be_null=True
         ),
@@ -218,7 +211,7 @@ def _matches(words: Arrow, form: str) -> np.ndarray:
     return fits.fill_null(False).to_numpy(zero_copy_only=False)
 
 
-def _named(path: Path, dialect: Dialect, error: Exception) -> Exception:
+def _named(file: Csv, error: Exception) -> Exception:
     """The error of a row whose cells are too many, too few or not UTF-8, found by reading again.
 
     A parser's error names its row only where arrow reads without threads.
@@ -226,15 +219,15 @@ def _named(path: Path, dialect: Dialect, error: Exception) -> Exception:
     column = re.match(r"In CSV column #(\d+).*invalid UTF8", str(error))
     if not column and "CSV conversion error" in str(error):
         return error
-    binary, start = dict.fromkeys(dialect.names, arrow().binary()), 0
+    binary, start = dict.fromkeys(file.names, arrow().binary()), 0
     at = int(column[1]) if column else -1
     try:
-        with _reader(path, dialect, binary, use_threads=False) as reader:
+        with _reader(file, binary, use_threads=False) as reader:
             for batch in reader:
                 cells = batch.columns[at].to_pylist() if column else ()
                 for row, cell in enumerate(cells, start + 1):
                     if cell is not None and cell.decode(errors="ignore").encode() != cell:
-                        place = f"{path}, column {dialect.names[at]}, row {row:,}"
+                        place = f"{file.path}, column {file.names[at]}, row {row:,}"
                         return DataError(f"{place}: {cell!r} is not UTF-8; save the file as UTF-8")
                 start += batch.num_rows
     except arrow().ArrowInvalid as again:
@@ -242,7 +235,7 @@ def _named(path: Path, dialect: Dialect, error: Exception) -> Exception:
         if found:
             number, names, count, line = found.groups()  # the header is row 1
             said = f"{count} instead of {names} cells: {_short(line)}"
-            return DataError(f"{path}, row {int(number) - 1:,}: {said}")
+            return DataError(f"{file.path}, row {int(number) - 1:,}: {said}")
     return error
 
 

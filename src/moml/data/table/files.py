@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, gathered
-from moml.data.table.csv_files import Dialect, csv_chunks, csv_schema
+from moml.data.table.csv_files import Csv, csv_chunks, csv_schema
 from moml.errors import DataError
 
 ENDINGS = {
@@ -54,7 +54,7 @@ def chunks_of(
 ) -> tuple[dict[str, list[Chunk]], int]:
     """The columns of a file that are asked for, and its number of rows."""
     with errors_named(path):
-        schema, dialect = schema_of(path)
+        schema, csv = schema_of(path)
         names = schema.names
         twice = [name for name in names if names.count(name) > 1]
         if twice:
@@ -63,12 +63,12 @@ def chunks_of(
         for name in wanted:
             if name not in names:
                 raise no_column(str(path), name, names)
-        if dialect is not None:
-            return csv_chunks(path, dialect, schema, wanted, text)
+        if csv is not None:
+            return csv_chunks(csv, schema, wanted, text)
         return gathered(batches(path, schema, wanted), wanted, text)
 
 
-def schema_of(path: Path) -> tuple[Schema, Dialect | None]:
+def schema_of(path: Path) -> tuple[Schema, Csv | None]:
     """The columns of a file; of a CSV also how it is written."""
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")

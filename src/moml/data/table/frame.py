@@ -98,6 +98,12 @@ class Table(NamedTuple):
         words = [file.path, f"column {column}" if column else "", f"row {row - file.start + 1:,}"]
         return ", ".join(word for word in words if word)
 
+    def wrong(self, name: str, said: str, row: int | None = None) -> DataError:
+        """The error of a column's value in some row, by default in the first that has one."""
+        column = self.columns[name]
+        row = int(np.argmin(column.missing)) if row is None else row
+        return DataError(f"{self.where(row, name)}: {column.word(row)!r} {said}")
+
 
 def read_table(
     path: str | PathLike[str], *, columns: Sequence[str] | None = None, text: Iterable[str] = ()

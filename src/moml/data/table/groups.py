@@ -66,9 +66,7 @@ def group(table: Table, task: str, order: str | None = None) -> Groups:
     if order is not None:
         by = table.column(order)
         if by.kind == "text":
-            row = int(np.argmin(by.missing))
-            said = f"{by.word(row)!r} is a text; the order must be numbers or dates"
-            raise DataError(f"{table.where(row, order)}: {said}")
+            raise table.wrong(order, "is a text; the order must be numbers or dates")
         _complete(table, order, "the order")
         keys = [by.values, owner]
     rows = np.lexsort(keys)  # stable

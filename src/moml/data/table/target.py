@@ -90,8 +90,7 @@ def learn_target(
 def all_numbers(table: Table, name: str, column: Column) -> None:
     """Raise a DataError that names the row, unless all values are finite numbers or missing."""
     if column.kind not in ("number", "flag"):
-        row = int(np.argmin(column.missing))
-        raise DataError(f"{table.where(row, name)}: {column.word(row)!r} is not a number")
+        raise table.wrong(name, "is not a number")
     for row in np.flatnonzero(np.isinf(column.values))[:1]:
         raise DataError(f"{table.where(int(row), name)}: {column.values[row]} is not finite")
 
@@ -103,5 +102,5 @@ def _no_numbers(table: Table, name: str, column: Column) -> None:
     fits = good[column.values] & known
     if 2 * fits.sum() > known.sum():
         row = int(np.argmax(known & ~fits))  # or the first, if all are
-        said = f"{column.word(row)!r} is a text, in a column where most could be numbers"
-        raise DataError(f"{table.where(row, name)}: {said}; store the target as numbers")
+        said = "is a text, in a column where most could be numbers; store the target as numbers"
+        raise table.wrong(name, said, row)

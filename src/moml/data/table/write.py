@@ -11,7 +11,7 @@ from pathlib import Path
 
 from moml.atomic import atomic_write
 from moml.data.table.arrow import Arrow, Schema, arrow
-from moml.data.table.csv_files import BLANK, Dialect, csv_batches, csv_types
+from moml.data.table.csv_files import BLANK, Csv, csv_batches, csv_types
 from moml.data.table.files import ROWS, batches, errors_named, files_of, format_of, schema_of
 from moml.errors import DataError
 
@@ -50,8 +50,8 @@ def extend_table(
         schema = schema.append(field)
     row = 0
     with _writer(path, schema) as write:
-        for file, given, dialect in opened:
-            for batch in _rows(file, given, dialect, plain):
+        for file, given, csv in opened:
+            for batch in _rows(file, given, csv, plain):
                 n, beside = batch.num_rows, more.slice(row, batch.num_rows)
                 row += n
                 if len(beside) < n:
@@ -67,26 +67,24 @@ def extend_table(
             raise DataError(f"{source} must have as many rows as its new columns, {len(more):,}")
 
 
-def _typed(file: Path, plain: bool, text: frozenset[str]) -> tuple[Schema, Dialect | None]:
-    """The columns of a file as they are written, and the dialect of a CSV."""
+def _typed(file: Path, plain: bool, text: frozenset[str]) -> tuple[Schema, Csv | None]:
+    """The columns of a file as they are written, and how a CSV is."""
     pa = arrow()
     with errors_named(file):
-        schema, dialect = schema_of(file)
-        if dialect is None:
-            return schema, None
-        if plain:
-            return pa.schema(dict.fromkeys(schema.names, pa.string())), dialect
-        return pa.schema(csv_types(file, dialect, schema.names, text)), dialect
+        schema, csv = schema_of(file)
+        if csv is not None:
+            plainly = dict.fromkeys(schema.names, pa.string())
+            schema = pa.schema(plainly if plain else csv_types(csv, schema.names, text))
+        return schema, csv
 
 
-def _rows(file: Path, schema: Schema, dialect: Dialect | None, plain: bool) -> Iterator[Arrow]:
+def _rows(file: Path, schema: Schema, csv: Csv | None, plain: bool) -> Iterator[Arrow]:
     with errors_named(file):
-        if dialect is None:
+        if csv is None:
             yield from batches(file, schema, schema.names)
         else:
             types = dict(zip(schema.names, schema.types, strict=True))
-            blank = [""] if plain else BLANK
-            yield from csv_batches(file, dialect, types, schema.names, blank)
+            yield from csv_batches(csv, types, schema.names, [""] if plain else BLANK)
 
 
 def _arrow_table(columns: Mapping[str, object]) -> Arrow:

@@ -24,13 +24,13 @@ from flwr.serverapp.strategy import Strategy
 
 from moml.config.config import changed
 from moml.config.toml import dump, parse
-from moml.errors import CheckpointError, ConfigError, MomlError
+from moml.errors import CheckpointError, ConfigError
 from moml.flower.app.learning import Server, server_of
 from moml.flower.app.nodes import Nodes, exchange, wait
 from moml.flower.app.privacy import Ledger
 from moml.flower.app.records import arrays_of, size, tree_of
 from moml.flower.app.settings import Settings, read
-from moml.flower.app.strategy import Cohorts, sifted
+from moml.flower.app.strategy import Cohorts
 from moml.storage.arrays import named_leaves, write_arrays
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder, write_text
@@ -113,29 +113,14 @@ def one_round(
     """Ask the clients, sort out bad answers, mix the mean of the others into w."""
     began = time.monotonic()
     asks = {} if ledger is None else ledger.asks
-    cohorts = Cohorts(
-        server.cohort,
-        nodes,
-        run=token,
-        heard=state.heard,
-        timeout=settings.timeout,
-        action=settings.action,
-        **asks,
-    )
+    cohorts = Cohorts(settings, server.cohort, nodes, token, state.heard, **asks)
     strategy: Strategy = cohorts if ledger is None else ledger.wrapped(cohorts)
     arrays = arrays_of(state.meta)
     messages = list(strategy.configure_train(number + 1, arrays, ConfigRecord(), grid))
     replies = exchange(grid, messages, settings.timeout)
-    good, failed = sifted(
-        cohorts.asked,
-        replies,
-        state.meta,
-        weighted=server.weighted,
-        unmoved=ledger is None or ledger.privacy.where != "server",
-        late=f"no answer within {settings.timeout:g} s",
-    )
+    unmoved = ledger is None or ledger.privacy.where != "server"
+    good = cohorts.sifted(replies, state.meta, weighted=server.weighted, unmoved=unmoved)
     heard = [task for each, _ in good for task in each.tasks]
-    failed = cohorts.failed + failed
     mean, metrics = strategy.aggregate_train(number + 1, [reply for _, reply in good])
     if mean is not None:
         meta = jax.tree.map(np.asarray, server.mix(state.meta, tree_of(mean, state.meta)))
@@ -150,7 +135,7 @@ def one_round(
         **{name: values.get(name) for name in ("loss", "before", "after")},
         "asked": sum(len(each.tasks) for each in cohorts.asked),
         "answered": len(heard),
-        "failed": [each._asdict() for each in failed],
+        "failed": [each._asdict() for each in cohorts.failed],
         "released": mean is not None,
         "down": sum(map(size, messages)),
         "up": sum(size(reply) for reply in replies if reply is not None),
@@ -184,11 +169,10 @@ def run_token(settings: Settings, out: Path) -> str:
         return token
     try:
         old = json.loads(path.read_text(encoding="utf-8"))
-        config, token = parse(old["config"], str(path)), str(old["run"])
-    except MomlError:
-        raise
+        text, token = str(old["config"]), str(old["run"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"cannot read {path}: {error}") from error
+    config = parse(text, str(path))
     now = replace(settings.config, iterations=config.iterations)  # there may be more rounds
     fields = changed(config, now)
     fields += [name for name in ("experiment", "privacy") if old[name] != about[name]]

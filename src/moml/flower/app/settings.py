@@ -91,7 +91,7 @@ def read(run: Mapping[str, object]) -> Settings:
     return Settings(
         config,
         experiment,
-        math.ceil(config.iterations / local_steps(config)),
+        math.ceil(config.iterations / config.option("local_steps")),
         out,
         check_count("min-nodes", given["min-nodes"]),
         timeout,
@@ -107,7 +107,7 @@ def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
     if method:
         config = with_method(config, method)
     if check_count("rounds", rounds, least=0):
-        config = replace(config, iterations=rounds * local_steps(config))
+        config = replace(config, iterations=rounds * config.option("local_steps"))
     federated = [name for name in METHODS if "local_steps" in options_of(name)]
     if config.method in METHODS and config.method not in federated:
         raise ConfigError(f"{config.method} has no rounds; allowed: {', '.join(federated)}")
@@ -116,11 +116,6 @@ def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
             "episodes have no clients: problem.kind must be synthetic, clients, table or sine"
         )
     return check(config)
-
-
-def local_steps(config: Config) -> int:
-    """H."""
-    return config.option("local_steps")
 
 
 def node_of(node: Mapping[str, object]) -> Node:

@@ -16,6 +16,7 @@ from moml.errors import ConfigError
 from moml.flower.app.nodes import Nodes
 from moml.flower.app.records import ARRAYS, CONFIG, problem_of
 from moml.flower.app.records import unmoved as is_unmoved
+from moml.flower.app.settings import Settings
 from moml.types import Meta
 
 
@@ -44,21 +45,21 @@ class Cohorts(FedAvg):
 
     def __init__(
         self,
+        settings: Settings,
         cohort: Callable[[int], tuple[np.ndarray, np.ndarray]],
         nodes: Nodes,
-        *,
         run: str,
         heard: np.ndarray,
-        timeout: float,
-        action: str,
+        *,
         alone: bool = False,
         whole: bool = False,
     ) -> None:
         super().__init__()
+        self.timeout, self.action = settings.timeout, settings.action
         self.cohort, self.nodes, self.run, self.heard = cohort, nodes, run, heard
-        self.timeout, self.action, self.alone, self.whole = timeout, action, alone, whole
+        self.alone, self.whole = alone, whole
         self.asked: list[Asked] = []
-        self.failed: list[Failure] = []  # of the tasks drawn, those that nobody is asked about
+        self.failed: list[Failure] = []  # not asked, or without an answer that counts
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -81,43 +82,31 @@ class Cohorts(FedAvg):
             short = "not asked: with privacy a round has all its clients or none"
             self.failed += [Failure(each.partition, each.tasks, short) for each in self.asked]
             self.asked = []
-        content = lambda tasks: self._content(arrays, config, server_round, tasks)
-        return [
-            Message(content(tasks), node, self.action, ttl=self.timeout, group_id=str(server_round))
-            for node, _, tasks in self.asked
-        ]
+        messages, group = [], str(server_round)
+        for node, _, tasks in self.asked:
+            ask = ConfigRecord({**config, "server-round": server_round, "run": self.run})
+            ask["tasks"], ask["heard"] = tasks, self.heard[tasks].tolist()
+            content = RecordDict({ARRAYS: arrays, CONFIG: ask})
+            messages.append(Message(content, node, self.action, ttl=self.timeout, group_id=group))
+        return messages
 
     def _by_partition(self, ids: np.ndarray) -> dict[int, list[int]]:
         of = ids % self.nodes.partitions
         return {int(part): ids[of == part].tolist() for part in np.unique(of)}
 
-    def _content(
-        self, arrays: ArrayRecord, config: ConfigRecord, server_round: int, tasks: list[int]
-    ) -> RecordDict:
-        asked = ConfigRecord(dict(config))
-        asked["server-round"], asked["run"], asked["tasks"] = server_round, self.run, tasks
-        asked["heard"] = [int(self.heard[task]) for task in tasks]
-        return RecordDict({ARRAYS: arrays, CONFIG: asked})
-
-
-def sifted(
-    asked: list[Asked],
-    replies: list[Message | None],
-    meta: Meta,
-    *,
-    weighted: bool,
-    unmoved: bool,
-    late: str,
-) -> tuple[list[tuple[Asked, Message]], list[Failure]]:
-    """Return the answers that can go into the mean, and the others; `unmoved` models may, too."""
-    good, failed = [], []
-    for each, reply in zip(asked, replies, strict=True):
-        weight = None if weighted else len(each.tasks)
-        reason = late if reply is None else problem_of(reply, meta, weight)
-        if reply is not None and reason is None and not unmoved and is_unmoved(reply, meta):
-            reason = "its model is the one it was sent: there is nothing to clip"
-        if reply is not None and reason is None:
-            good.append((each, reply))
-        else:
-            failed.append(Failure(each.partition, each.tasks, reason or late))
-    return good, failed
+    def sifted(
+        self, replies: list[Message | None], meta: Meta, *, weighted: bool, unmoved: bool
+    ) -> list[tuple[Asked, Message]]:
+        """Return the answers that can go into the mean, with `unmoved` also of the same model."""
+        good = []
+        for each, reply in zip(self.asked, replies, strict=True):
+            reason: str | None = f"no answer within {self.timeout:g} s"
+            if reply is not None:
+                reason = problem_of(reply, meta, None if weighted else len(each.tasks))
+                if reason is None and not unmoved and is_unmoved(reply, meta):
+                    reason = "its model is the one it was sent: there is nothing to clip"
+                if reason is None:
+                    good.append((each, reply))
+            if reason is not None:
+                self.failed.append(Failure(each.partition, each.tasks, reason))
+        return good

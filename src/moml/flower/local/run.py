@@ -1,18 +1,18 @@
 """One run on a SuperLink, from its start to how it ended."""
 
-import json
 import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
-from moml.errors import ConfigError, Diverged, FlowerError, Interrupted, MomlError
+from moml.errors import ConfigError, Diverged, FlowerError, Interrupted
 from moml.flower.app.settings import DEFAULTS, Settings, read
 from moml.flower.local.deploy import LINK, deployed, flwr, online
 from moml.flower.local.folder import NAME, Places, toml
 from moml.runs.session import stop_signals
 from moml.storage.files import writable_folder, write_text
+from moml.storage.metrics import read as read_rows
 from moml.types import Record
 
 SETTINGS = "settings.toml"  # of a run, in its folder: what Flower is given
@@ -35,10 +35,9 @@ def new(places: Places, given: Record) -> tuple[Path, Settings]:
     """Create the folder of a run: the app's settings, the experiment, and what is `given`."""
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     folder, file = places.runs / name, places.root / "pyproject.toml"
+    text = _text(file)
     try:
-        values = tomllib.loads(_text(file))["tool"]["flwr"]["app"]["config"]
-    except MomlError:
-        raise
+        values = tomllib.loads(text)["tool"]["flwr"]["app"]["config"]
     except (ValueError, LookupError) as error:
         raise ConfigError(f"cannot read [tool.flwr.app.config] of {file}: {error}") from error
     own = {"config": _text(places.config), "experiment": name, "out": str(folder)}
@@ -86,8 +85,7 @@ def _save(folder: Path, values: Record, source: Path) -> tuple[Path, Settings]:
 def rounds(folder: Path) -> list[Record]:
     """Return the rows of all finished rounds."""
     file = folder / "rounds.jsonl"
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return read_rows(file) if file.exists() else []
 
 
 def run(places: Places, folder: Path, show: Callable[[Record], None]) -> None:
@@ -101,9 +99,9 @@ def run(places: Places, folder: Path, show: Callable[[Record], None]) -> None:
         """Show the new rounds; whether the last one is among them."""
         nonlocal shown
         rows = rounds(folder)[shown:]
+        shown += len(rows)
         for row in rows:
             show(row)
-        shown += len(rows)
         return any(row["round"] == row["rounds"] for row in rows)
 
     with stop_signals() as asked:
