@@ -41,26 +41,43 @@ MODULES = {  # in moml.cli, where they are not those of the commands' names
     **dict.fromkeys(("export", "forget"), "after"),
     "methods": "demo",
 }
+LIGHT = ("data", "methods")  # they compile nothing
+CACHE = (
+    "Compiled programs are kept for the next command, in ~/.cache/moml or where MOML_CACHE says; "
+    "with --no-cache, which every command takes, or MOML_CACHE=off they are not."
+)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Parse and run one command; errors are raised as exceptions."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--no-cache" in words:
+        words.remove("--no-cache")
+        os.environ["MOML_CACHE"] = "off"  # also for the processes that a command starts
     if not words or words[0] not in COMMANDS:
-        tyro.cli(_table(), args=words, prog="moml", description=moml.__doc__)
+        tyro.cli(_table(), args=words, prog="moml", description=f"{moml.__doc__}\n{CACHE}")
         return
     name, *words = words
     options = {word.split("=")[0] for word in words}
     module = import_module(f"moml.cli.{MODULES.get(name, name)}")
+    function, given = getattr(module, name), words
     if name == "train" and "--data" in options:
         from moml.cli import after, tables
 
-        (after.go_on if "--from" in options else tables.train)(words)
-    elif name in ("train", "sweep"):  # their options depend on the configuration
-        getattr(module, name)(words)
-    else:
-        command = tyro.cli(getattr(module, name.capitalize()), args=words, prog=f"moml {name}")
-        getattr(module, name)(command)
+        function = after.go_on if "--from" in options else tables.train
+    elif name not in ("train", "sweep"):  # the options of these depend on the configuration
+        given = tyro.cli(getattr(module, name.capitalize()), args=words, prog=f"moml {name}")
+    if name not in LIGHT:
+        _start_cache()
+    function(given)
+
+
+def _start_cache() -> None:
+    """Keep the programs that this command compiles for the next one."""
+    from moml.runtime import compile_cache
+
+    if text := compile_cache.start():
+        print(f"moml: {text}", file=sys.stderr)
 
 
 def _table() -> Any:
