@@ -67,17 +67,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
         function = after.go_on if "--from" in options else tables.train
     elif name not in ("train", "sweep"):  # the options of these depend on the configuration
         given = tyro.cli(getattr(module, name.capitalize()), args=words, prog=f"moml {name}")
-    if name not in LIGHT:
-        _start_cache()
-    function(given)
-
-
-def _start_cache() -> None:
-    """Keep the programs that this command compiles for the next one."""
-    from moml.runtime import compile_cache
+    if name in LIGHT:
+        function(given)
+        return
+    from moml.runtime import compile_cache, compiling
 
     if text := compile_cache.start():
         print(f"moml: {text}", file=sys.stderr)
+    with compiling.interruptible():
+        function(given)
 
 
 def _table() -> Any:
@@ -100,10 +98,20 @@ def main() -> None:
         run(arguments)
     except MomlError as error:
         print(f"moml: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _exit(error.exit_code)
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _exit(1)
     except KeyboardInterrupt:
         print("moml: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _exit(130)
+
+
+def _exit(code: int) -> None:
+    """End the program, at once where a thread is inside the compiler and would be waited for."""
+    compiling = sys.modules.get("moml.runtime.compiling")  # imported by commands that compile
+    if compiling is not None and compiling.busy():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
