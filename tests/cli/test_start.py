@@ -38,8 +38,8 @@ def test_help_needs_no_jax(arguments):
         assert COMMANDS[name] in text
 
 
-def test_a_version_and_a_list_of_data_sets_need_no_jax():
-    for arguments in (["--version"], ["data", "list"]):
+def test_a_version_and_lists_of_methods_and_data_sets_need_no_jax():
+    for arguments in (["--version"], ["methods"], ["data", "list"]):
         found, out = loaded("from moml.cli import main; main()", *arguments)
         assert found == [] and out
 
