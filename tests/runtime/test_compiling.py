@@ -50,23 +50,44 @@ def test_values_and_errors_come_back():
     assert not compiling.busy() and not compiling.waits()
 
 
-def test_another_thread_compiles_itself():
+def test_another_thread_compiles_itself(soon, capsys):
     seen = []
-    call = compiling.in_thread(lambda: seen.append(threading.current_thread()))
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
+
+    def call():
+        time.sleep(0.1)
+        seen.append(threading.current_thread())
+
+    with compiling.shown(compiling.line()):
+        thread = threading.Thread(target=compiling.in_thread(call))
+        thread.start()
+        thread.join()
     assert seen == [thread]
+    assert capsys.readouterr().err == "compiling ...\n"
+
+
+def test_an_interrupted_pool_does_not_wait():
+    end = threading.Event()
+    with pytest.raises(KeyboardInterrupt), compiling.Threads(1) as pool:
+        pool.submit(compiling.in_thread(end.wait))
+        while not compiling.busy():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert compiling.busy()
+    end.set()
+    pool.shutdown(wait=True)
+    with compiling.Threads(1) as pool:
+        done = pool.submit(lambda: 3)
+    assert done.result() == 3 and not compiling.busy()
 
 
 def test_a_line_is_shown_once_until_something_moves(soon, capsys):
     wait = compiling.in_thread(time.sleep)
     with compiling.shown(compiling.line()):
-        wait(0.05)
-        wait(0.05)
+        wait(0.1)
+        wait(0.1)
         assert capsys.readouterr().err == "compiling ...\n"
         compiling.moved()
-        wait(0.05)
+        wait(0.1)
         assert capsys.readouterr().err == "compiling ...\n"
 
 
@@ -79,12 +100,12 @@ def test_nothing_is_shown_within_the_first_second(capsys):
 def test_it_is_shown_in_the_progress_line(soon, capsys, monkeypatch):
     wait = compiling.in_thread(time.sleep)
     with bar("maml", 2, shown=True) as advance:
-        wait(0.05)
+        wait(0.1)
         advance(2)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "maml: compiling ..." and lines[1].startswith("maml: 2/2")
     with bar("maml", 2, shown=False):  # then by a line of its own
-        wait(0.05)
+        wait(0.1)
     assert capsys.readouterr().err == "compiling ...\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with bar("maml", 2, shown=True) as advance:

@@ -1,4 +1,4 @@
-"""Compilation of commands in a thread: meanwhile signals are handled, and a line says what happens.
+"""Compilation of commands in threads: meanwhile signals are handled, and a line says what happens.
 
 XLA compiles in one call into C++, which Python cannot interrupt. Inside `interruptible`, JAX makes
 this call, which reads no setting of its thread, in another thread, and the main thread waits.
@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from jax._src import compiler
@@ -19,15 +20,16 @@ P, T = ParamSpec("P"), TypeVar("T")
 Display = Callable[[bool], None]  # is called with True while it compiles, with False after that
 CALL = "backend_compile_and_load"
 TEXT = "compiling ..."
-AFTER = 1.0  # seconds without movement before a line is shown
+AFTER = 1.0  # seconds without movement before it is shown
 
 
 class _State:
     """What this process compiles."""
 
-    threads = 0  # that compile
+    threads = 0  # inside the compiler
     waits = False  # whether the main thread waits for one of them
     since: float | None = None  # when the first compilation after the last movement began
+    shown = False
     lock = threading.Lock()
 
 
@@ -88,48 +90,73 @@ def shown(display: Display) -> Iterator[None]:
         moved()
 
 
+class Threads(ThreadPoolExecutor):
+    """A pool for programs that are compiled side by side; Ctrl-C does not wait for them."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """End the threads."""
+        self.shutdown(wait=not isinstance(error, KeyboardInterrupt), cancel_futures=True)
+        return None
+
+
 def in_thread(call: Callable[P, T]) -> Callable[P, T]:
-    """A function that calls another one in a thread, and waits for it where signals are handled."""
+    """A function that calls another one in a thread, and waits for it where signals are handled.
+
+    In other threads than the main one, which handles no signals, it only shows what happens.
+    """
 
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        if threading.current_thread() is not threading.main_thread():
+            with _timed():
+                return call(*args, **kwargs)
         answer: Future[T] = Future()
 
         def work() -> None:
             try:
-                value = call(*args, **kwargs)
-                finish = partial(answer.set_result, value)
+                with _timed():
+                    finish = partial(answer.set_result, call(*args, **kwargs))
             except BaseException as error:
                 finish = partial(answer.set_exception, error)
-            with _State.lock:
-                _State.threads -= 1
             finish()
 
-        with _State.lock:
-            _State.threads += 1
-        if threading.current_thread() is threading.main_thread():
-            _wait(threading.Thread(target=work, daemon=True), answer)
-        else:
-            work()  # whoever waits for this thread can be interrupted
-        return answer.result()
+        _State.waits = True
+        try:
+            threading.Thread(target=work, daemon=True).start()
+            return answer.result()
+        finally:
+            _State.waits = False
 
     return wrapped
 
 
-def _wait(thread: threading.Thread, answer: "Future[T]") -> None:
-    """Wait in the main thread for another one; say so where nothing has moved for a while."""
-    if _State.since is None:
-        _State.since = time.monotonic()
-    display, said = _displays[-1], False
-    _State.waits = True
+@contextmanager
+def _timed() -> Iterator[None]:
+    """Count a thread that compiles; show it where nothing has moved for a while."""
+    display = _displays[-1]
+
+    def show() -> None:
+        with _State.lock:
+            if _State.threads:
+                _State.shown = True
+                display(True)
+
+    with _State.lock:
+        _State.threads += 1
+        _State.since = _State.since or time.monotonic()
+        timer = threading.Timer(max(0.0, _State.since + AFTER - time.monotonic()), show)
+    timer.daemon = True
+    timer.start()
     try:
-        thread.start()
-        while True:
-            left = None if said else max(0.0, _State.since + AFTER - time.monotonic())
-            if wait([answer], left).done:
-                return
-            display(True)
-            said = True
+        yield
     finally:
-        _State.waits = False
-        if said:
-            display(False)
+        timer.cancel()
+        with _State.lock:
+            _State.threads -= 1
+            if _State.shown and not _State.threads:
+                _State.shown = False
+                display(False)
