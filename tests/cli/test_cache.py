@@ -186,6 +186,15 @@ def test_the_least_recently_used_programs_go_first(tmp_path, monkeypatch):
 def test_the_doctor_says_where_it_is_and_how_large(tmp_path, monkeypatch):
     monkeypatch.setenv("MOML_CACHE", "off")
     assert compile_cache.describe() == "off (MOML_CACHE=off)"
+    for name, text in {
+        "none": "cannot write to {}",
+        "link": "{} must be a folder, not a link",
+    }.items():
+        place = tmp_path / name
+        monkeypatch.setenv("MOML_CACHE", str(place))
+        if name == "link":
+            place.symlink_to(tmp_path)
+        assert compile_cache.describe() == f"not kept: {text.format(place)}"
     monkeypatch.setenv("MOML_CACHE", str(tmp_path))
     Entries(tmp_path).put("key", bytes(2_000_000 - SEAL))
     assert compile_cache.describe() == f"{tmp_path}: 1 programs, 2.0 of 256 MB"

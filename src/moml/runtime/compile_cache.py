@@ -28,7 +28,7 @@ def folder() -> Path | None:
     """The folder that MOML_CACHE names, or moml in the user's cache folder; None: off."""
     given = os.environ.get(VARIABLE, "")
     if given:
-        return None if given == OFF else Path(given).expanduser()
+        return None if given == OFF else Path(given).expanduser().absolute()
     usual = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
         return (usual if usual.is_absolute() else Path.home() / ".cache") / "moml"
@@ -88,6 +88,10 @@ def describe() -> str:
         return f"JAX's own, {theirs}"
     if place is None:
         return f"off ({VARIABLE}={os.environ.get(VARIABLE, '')})"
+    if not os.access(place, os.W_OK):
+        return f"not kept: cannot write to {place}"
+    if wrong := shared(place):
+        return f"not kept: {place} must be {wrong}"
     sizes = [entry.stat().st_size for entry in entries(place)]
     return f"{place}: {len(sizes)} programs, {sum(sizes) / 1e6:.1f} of {LIMIT / 1e6:.0f} MB"
 
