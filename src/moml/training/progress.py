@@ -59,11 +59,11 @@ def _lines(
 
     def advance(done: int, loss: float = math.nan, note: str = "") -> None:
         nonlocal last
-        compiling.moved()
         if done == total or time.monotonic() - last > EVERY:
             last, speed = time.monotonic(), rate(done)
             left = (total - done) / speed if speed else math.inf
             parts = [f"{done}/{total}", f"{speed:.0f}/s", text(loss), f"{left:.0f} s left", note]
             print(f"{what}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)
+            compiling.moved()
 
     return advance
