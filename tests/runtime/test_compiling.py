@@ -91,7 +91,7 @@ def test_a_line_is_shown_once_until_something_moves(soon, capsys):
         assert capsys.readouterr().err == "compiling ...\n"
 
 
-def test_nothing_is_shown_within_the_first_second(capsys):
+def test_nothing_is_shown_before_its_time(capsys):
     with compiling.shown(compiling.line()):
         compiling.in_thread(lambda: None)()
     assert capsys.readouterr().err == ""
