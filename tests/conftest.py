@@ -15,8 +15,11 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 )
 
+os.environ["MOML_CACHE"] = "off"  # those that test the cache switch it on
+
 import jax
 import optax
+import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -31,3 +34,11 @@ def _lenient(*args, **kwargs):
 
 
 optax.tree.bias_correction = _lenient
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet():
+    """No line about compilations, which a busy machine would add to what tests read."""
+    from moml.runtime import compiling
+
+    compiling.AFTER = 600.0

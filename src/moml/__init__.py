@@ -8,17 +8,21 @@ Train one model that becomes yours after a few gradient steps on your few sample
     mine = learner.adapt(my_samples)
 """
 
-from moml import methods, parts
-from moml.algorithms.single.matching import match_beta
-from moml.errors import CheckpointError, ConfigError, DataError, Diverged, MomlError
-from moml.models import accuracy, conv4, cross_entropy, from_equinox, masked_mean, mlp, mse
-from moml.tabular.run import load
-from moml.tabular.train import train_table
-from moml.tasks import episodes, from_arrays, from_rows, sine, synthetic, unseen_sine
-from moml.training.evaluate import evaluate
-from moml.training.fit import Learner, fit
-from moml.training.sweep import sweep
-from moml.types import Batch, Hyper, Tasks
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from moml import methods, parts
+    from moml.algorithms.single.matching import match_beta
+    from moml.errors import CheckpointError, ConfigError, DataError, Diverged, MomlError
+    from moml.models import accuracy, conv4, cross_entropy, from_equinox, masked_mean, mlp, mse
+    from moml.tabular.run import load
+    from moml.tabular.train import train_table
+    from moml.tasks import episodes, from_arrays, from_rows, sine, synthetic, unseen_sine
+    from moml.training.evaluate import evaluate
+    from moml.training.fit import Learner, fit
+    from moml.training.sweep import sweep
+    from moml.types import Batch, Hyper, Tasks
 
 __all__ = [
     "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper", "Learner",
@@ -27,3 +31,30 @@ __all__ = [
     "mlp", "mse", "parts", "sine", "sweep", "synthetic", "train_table", "unseen_sine",
 ]  # fmt: skip
 __version__ = "0.2.0"
+_MODULES = {  # imported at first use: `moml --help` needs no JAX
+    "algorithms.single.matching": "match_beta",
+    "errors": "CheckpointError ConfigError DataError Diverged MomlError",
+    "models": "accuracy conv4 cross_entropy from_equinox masked_mean mlp mse",
+    "tabular.run": "load",
+    "tabular.train": "train_table",
+    "tasks": "episodes from_arrays from_rows sine synthetic unseen_sine",
+    "training.evaluate": "evaluate",
+    "training.fit": "Learner fit",
+    "training.sweep": "sweep",
+    "types": "Batch Hyper Tasks",
+}
+_MODULE = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """A public name, from its module."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f"moml.{_MODULE.get(name, name)}")
+        globals()[name] = getattr(module, name) if name in _MODULE else module
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        """The public names, also those that are not imported yet."""
+        return sorted({*globals(), *__all__})

@@ -122,7 +122,7 @@ def test_divergence_has_a_code_of_its_own(capsys, monkeypatch):
     def diverge(command):
         raise moml.Diverged("maml (seed 0) diverged at step 3 of 9")
 
-    monkeypatch.setattr("moml.cli.demo", diverge)
+    monkeypatch.setattr("moml.cli.demo.demo", diverge)
     monkeypatch.setattr(sys, "argv", ["moml", "demo"])
     with pytest.raises(SystemExit) as stopped:
         main()
@@ -133,8 +133,8 @@ def test_divergence_has_a_code_of_its_own(capsys, monkeypatch):
 def test_methods_and_version(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["moml", "methods"])
     main()
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert listed == list(moml.methods.METHODS)
+    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert listed == {name: moml.methods.summary(name) for name in moml.methods.METHODS}
     monkeypatch.setattr(sys, "argv", ["moml", "--version"])
     main()
     assert moml.__version__ in capsys.readouterr().out

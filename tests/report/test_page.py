@@ -43,14 +43,14 @@ def sound(path):
     return made
 
 
-def page(path, *folders, scores=False):
+def page(path, *folders, score=False):
     """The page of some runs."""
-    return sound(report(list(folders), path, scores=scores))
+    return sound(report(list(folders), path, score=score))
 
 
 def test_a_sine_run_with_all_that_is_computed_of_it(sine, looked, tmp_path, monkeypatch):
     monkeypatch.setattr("moml.report.page.document.look", lambda folder, config, done: looked)
-    made = page(tmp_path / "new" / "page.html", sine, scores=True)
+    made = page(tmp_path / "new" / "page.html", sine, score=True)
     rows = read(sine / "metrics.jsonl")
     assert f"Its last score is {rows[-1]['score']:.4g}" in made.words
     for title in ("Learning curves", "Scores by known samples", "Fitted functions", "Memory"):
@@ -93,18 +93,18 @@ def test_tasks_that_diverge_do_not_spoil_the_pictures(sine, looked, tmp_path, mo
     fits = [fit._replace(after=np.full_like(fit.after, np.nan)) for fit in looked.fits]
     spoiled = looked._replace(levels=wild, fits=fits)
     monkeypatch.setattr("moml.report.page.document.look", lambda folder, config, done: spoiled)
-    made = page(tmp_path / "page.html", sine, scores=True)
+    made = page(tmp_path / "page.html", sine, score=True)
     assert "Outside the chart, since some tasks diverge: inf at 1; inf at 2." in made.words
 
 
-def test_without_scores_nothing_is_computed(sine, tmp_path, monkeypatch):
+def test_by_default_nothing_is_computed(sine, tmp_path, monkeypatch):
     monkeypatch.setattr("moml.report.page.document.look", lambda *_: pytest.fail("computed"))
     made = page(tmp_path / "page.html", sine)
     assert "Learning curves" in made.said("h3") and "Memory" not in made.said("h3")
 
 
 def test_every_client_is_listed(clients, data, tmp_path):
-    made = page(tmp_path / "page.html", clients, scores=True)
+    made = page(tmp_path / "page.html", clients, score=True)
     _, rows = score(clients)
     assert len(rows) == 2 * 4 + 2 * (6 + 2)
     for row in rows:
@@ -119,7 +119,7 @@ def test_every_client_is_listed(clients, data, tmp_path):
 
 def test_missing_data_is_reported_and_the_rest_is_shown(clients, tmp_path, monkeypatch):
     monkeypatch.delenv("MOML_DATA", raising=False)
-    made = page(tmp_path / "page.html", clients, scores=True)
+    made = page(tmp_path / "page.html", clients, score=True)
     assert "Not all of this page could be computed: where is the data?" in made.words
     assert "Learning curves" in made.said("h3") and "Clients" not in made.said("h3")
 
@@ -202,7 +202,7 @@ def test_state_of_a_run(plain, tmp_path, monkeypatch):
     )
     assert read_run(plain, "it").state == ("good", "finished", "")
     (killed / "metrics.jsonl").unlink()
-    assert "0 of 60 iterations" in page(tmp_path / "page.html", killed, scores=True).words
+    assert "0 of 60 iterations" in page(tmp_path / "page.html", killed, score=True).words
 
 
 def test_a_stopped_run_that_once_diverged_is_unfinished(plain, tmp_path):
@@ -252,8 +252,12 @@ def test_names_are_escaped(plain, table, tmp_path):
 
 def test_the_command(plain, tmp_path, monkeypatch, capsys):
     out = tmp_path / "page.html"
-    code, said, _ = program(monkeypatch, capsys, "report", plain, "--no-scores", "--out", out)
+    code, said, _ = program(monkeypatch, capsys, "report", plain, "--out", out)
     assert (code, said) == (0, f"page: {out}\n") and Page(out).said("h2") == ["plain"]
+    assert f"moml report {plain} --score" in Page(out).words
+    code, _, errors = program(monkeypatch, capsys, "report", plain, "--score", "--out", out)
+    assert code == 0 and "scores: 7/7" in errors
+    assert "Fitted functions" in Page(out).said("h3") and "--score" not in Page(out).words
 
 
 @pytest.mark.parametrize(
@@ -271,6 +275,6 @@ def test_mistakes_are_one_line(words, said, plain, tmp_path, monkeypatch, capsys
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
     given = [str(plain) if word == "RUN" else word for word in words]
-    code, _, errors = program(monkeypatch, capsys, "report", *given, "--no-scores")
+    code, _, errors = program(monkeypatch, capsys, "report", *given)
     assert code == 2 and errors.startswith("moml: ") and said in errors and errors.count("\n") == 1
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]

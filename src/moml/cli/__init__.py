@@ -1,158 +1,91 @@
-"""The command line. Exit codes: 0 done, 2 user error, 3 diverged, 130 / 143 interrupted."""
+"""The command line. Exit codes: 0 done, 2 user error, 3 diverged, 130 / 143 interrupted.
+
+A command's module is imported when it is called: `moml --help` imports none of them, and no JAX.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, assert_never
+from dataclasses import make_dataclass
+from functools import reduce
+from importlib import import_module
+from operator import or_
+from typing import Annotated, Any
 
 import tyro
 
 import moml
-from moml.cli import after, runs, tables
-from moml.cli.data import Data, data
-from moml.cli.flower import Flower, flower
-from moml.cli.report import Report, report
-from moml.cli.reproduce import Table, reproduce
-from moml.cli.validation import places
-from moml.errors import MomlError, check_count
+from moml.errors import MomlError
 
-
-@dataclass(frozen=True)
-class Demo:
-    """Compare MAML, MOML v1 and the recommended method on sine waves, with a picture."""
-
-    out: Path = Path("demo")
-    """Folder for the picture and the rows."""
-    iterations: int = 40_000
-    """Training steps of every method."""
-    seeds: int = 5
-    """Number of seeds; their networks are trained as one program."""
-    json: Path | None = None
-    """File for the result rows; default rows.json in the folder."""
-
-
-@dataclass(frozen=True)
-class Methods:
-    """List the methods by name."""
-
-
-@dataclass(frozen=True)
-class Reproduce:
-    """Compute a table of the paper, or one of our own."""
-
-    table: tyro.conf.OmitSubcommandPrefixes[Table]
-
-
-def demo(command: Demo) -> None:
-    """Train and score the methods, print the table, write the picture."""
-    from moml.paper.sine.demo import ENTRIES, row_of, run_entry
-    from moml.paper.sine.figure import curves_and_fits
-    from moml.paper.sine.score import example_waves, fitted
-    from moml.report.terminal.rows import print_rows
-    from moml.storage.files import write_json
-
-    iterations = check_count("iterations", command.iterations)
-    seeds = check_count("seeds", command.seeds)
-    folder, rows_file = places(command.out, command.json)
-    trained, rows = {}, []
-    for entry in ENTRIES:
-        trained[entry.label] = run_entry(entry, iterations=iterations, seeds=seeds, progress=True)
-        rows.append(row_of(entry, trained[entry.label]))
-        write_json(rows, rows_file)
-    waves = example_waves(1, 400)
-    picture = curves_and_fits(
-        {label: done.finite_curve() for label, done in trained.items() if done.curve},
-        {"untrained": rows[0]["mean"]},
-        {label: fitted(done.run, waves) for label, done in trained.items()},
-        waves,
-        folder / "demo",
-    )
-    print_rows(rows, "Sine regression, K = 1: error on 500 unseen tasks")
-    print(f"picture: {picture}\nrows:    {rows_file}")
-
-
-def methods(command: Methods) -> None:
-    """Print a line for each method."""
-    for name in moml.methods.METHODS:
-        print(f"{name:<14}{moml.methods.summary(name)}")
-
-
-@dataclass(frozen=True)
-class Train:
-    """Train one model in a run folder; with --data, on your own table."""
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Train a grid of settings with several seeds as one program."""
-
-
-Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[runs.Resume, tyro.conf.subcommand("resume")]
-    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
-    | Annotated[runs.Score, tyro.conf.subcommand("score")]
-    | Annotated[tables.Evaluate, tyro.conf.subcommand("evaluate")]
-    | Annotated[tables.Predict, tyro.conf.subcommand("predict")]
-    | Annotated[tables.Adapt, tyro.conf.subcommand("adapt")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[after.Export, tyro.conf.subcommand("export")]
-    | Annotated[after.Forget, tyro.conf.subcommand("forget")]
-    | Annotated[runs.Doctor, tyro.conf.subcommand("doctor")]
-    | Annotated[Flower, tyro.conf.subcommand("flower")]
-    | Annotated[Data, tyro.conf.subcommand("data")]
-    | Annotated[Methods, tyro.conf.subcommand("methods")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+COMMANDS = {  # the first lines of their help
+    "demo": "Compare MAML, MOML v1 and the recommended method on sine waves, with a picture.",
+    "train": "Train one model in a run folder; with --data, on your own table.",
+    "resume": "Continue a run or a sweep from its last good checkpoint, bit for bit.",
+    "sweep": "Train a grid of step sizes with several seeds as one compiled program, and rank it.",
+    "score": "Score a run's model again, with other shots, steps or test tasks.",
+    "evaluate": "Scores of a table's run on held-out tasks, by known rows, beside baselines.",
+    "predict": "Predict rows: of known tasks by their personal parameters, of others unadapted.",
+    "adapt": "Adapt to a table's tasks, one file each; `moml predict` takes the folder.",
+    "report": "Write runs, sweeps and runs of tables as one HTML page, side by side.",
+    "export": "Export a run to a folder that adapts and predicts with numpy only: no jax, no moml.",
+    "forget": "Remove tasks: ids, memories and personal parameters, from every file of a run.",
+    "doctor": "Show devices, versions, caches and data sets, and test one identity.",
+    "flower": "Run clients as real processes, here or on many machines, under Flower.",
+    "data": "List, fetch and check data sets.",
+    "methods": "List the methods by name.",
+    "reproduce": "Compute a table of the paper, or one of our own.",
+}
+MODULES = {  # in moml.cli, where they are not those of the commands' names
+    **dict.fromkeys(("train", "resume", "sweep", "score", "doctor"), "runs"),
+    **dict.fromkeys(("evaluate", "predict", "adapt"), "tables"),
+    **dict.fromkeys(("export", "forget"), "after"),
+    "methods": "demo",
+}
+LIGHT = ("data", "methods")  # they compile nothing
+CACHE = (
+    "Compiled programs are kept for the next command, in ~/.cache/moml or where MOML_CACHE says; "
+    "with --no-cache, which every command takes, or MOML_CACHE=off they are not."
 )
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Parse and run one command; errors are raised as exceptions."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--no-cache" in words:
+        words.remove("--no-cache")
+        os.environ["MOML_CACHE"] = "off"  # also for the processes that a command starts
+    if not words or words[0] not in COMMANDS:
+        tyro.cli(_table(), args=words, prog="moml", description=f"{moml.__doc__}\n{CACHE}")
+        return
+    name, *words = words
     options = {word.split("=")[0] for word in words}
-    if words[:1] == ["train"] and "--data" in options:
-        (after.go_on if "--from" in options else tables.train)(words[1:])
+    module = import_module(f"moml.cli.{MODULES.get(name, name)}")
+    function, given = getattr(module, name), words
+    if name == "train" and "--data" in options:
+        from moml.cli import after, tables
+
+        function = after.go_on if "--from" in options else tables.train
+    elif name not in ("train", "sweep"):  # the options of these depend on the configuration
+        given = tyro.cli(getattr(module, name.capitalize()), args=words, prog=f"moml {name}")
+    if name in LIGHT:
+        function(given)
         return
-    if words[:1] in (["train"], ["sweep"]):  # their options depend on the configuration
-        (runs.train if words[0] == "train" else runs.sweep)(words[1:])
-        return
-    command = tyro.cli(Command, args=words, prog="moml", description=moml.__doc__)
-    match command:
-        case Demo():
-            demo(command)
-        case Methods():
-            methods(command)
-        case Reproduce():
-            reproduce(command.table)
-        case runs.Resume():
-            runs.resume(command)
-        case runs.Score():
-            runs.score(command)
-        case tables.Evaluate():
-            tables.evaluate(command)
-        case tables.Predict():
-            tables.predict(command)
-        case tables.Adapt():
-            tables.adapt(command)
-        case Report():
-            report(command)
-        case after.Export():
-            after.export(command)
-        case after.Forget():
-            after.forget(command)
-        case runs.Doctor():
-            runs.doctor(command)
-        case Flower():
-            flower(command)
-        case Data():
-            data(command)
-        case Train() | Sweep():
-            raise AssertionError("handled above")
-        case _:
-            assert_never(command)
+    from moml.runtime import compile_cache, compiling
+
+    if text := compile_cache.start():
+        print(f"moml: {text}", file=sys.stderr)
+    with compiling.interruptible():
+        function(given)
+
+
+def _table() -> Any:
+    """All commands for tyro, which prints their help, or that a word is none of them."""
+    made = []
+    for name, text in COMMANDS.items():
+        one = make_dataclass(name, [])
+        one.__doc__ = text
+        made.append(Annotated[one, tyro.conf.subcommand(name)])
+    return reduce(or_, made)
 
 
 def main() -> None:
@@ -165,10 +98,20 @@ def main() -> None:
         run(arguments)
     except MomlError as error:
         print(f"moml: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _exit(error.exit_code)
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _exit(1)
     except KeyboardInterrupt:
         print("moml: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _exit(130)
+
+
+def _exit(code: int) -> None:
+    """End the program, at once where a thread is inside the compiler and would be waited for."""
+    compiling = sys.modules.get("moml.runtime.compiling")  # imported by commands that compile
+    if compiling is not None and compiling.busy():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

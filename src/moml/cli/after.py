@@ -31,7 +31,7 @@ def export(command: Export) -> None:
 
 @dataclass(frozen=True)
 class Forget:
-    """Remove tasks: their ids, memories and personal parameters, from every file of a run."""
+    """Remove tasks: ids, memories and personal parameters, from every file of a run."""
 
     run: tyro.conf.Positional[Path]
     """Folder of a run, of `moml adapt` or of `moml export`."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from moml.data.images import sets
 from moml.errors import DataError
+
+if TYPE_CHECKING:
+    from moml.data.images.sets import Found
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def data(command: Data) -> None:
 
 def fetch(command: Fetch) -> None:
     """Download what is missing."""
+    from moml.data.images import sets
+
     sets.by_name(command.name)
     folder = sets.data_folder(command.data_dir, must_exist=False)
     with _shown() as progress:
@@ -80,6 +84,8 @@ def fetch(command: Fetch) -> None:
 
 def check(command: Check) -> None:
     """Print a line for each data set; a requested one that is missing or wrong is an error."""
+    from moml.data.images import sets
+
     folder = sets.data_folder(command.data_dir)
     names = command.names or list(sets.SETS)
     for name in names:
@@ -96,13 +102,15 @@ def check(command: Check) -> None:
 
 def listing() -> None:
     """Print a line for each data set."""
-    for name, one in sets.SETS.items():
+    from moml.data.images.catalog import SETS
+
+    for name, one in SETS.items():
         parts = [f"{split} {sum(each):,}" for split, each in one.counts.items()]
         size = sum(archive.size for archive in one.archives) / 1e6
         print(f"{name:<10}{one.title}; {', '.join(parts)} images; {size:.0f} MB to fetch")
 
 
-def _line(found: sets.Found) -> str:
+def _line(found: "Found") -> str:
     if not found.there:
         return f"{found.name:<10}missing"
     parts = [

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moml.cli.validation import places, set_aside, some
 from moml.errors import check_count
-from moml.types import Record
+
+if TYPE_CHECKING:
+    from moml.types import Record
 
 Cell = TypeVar("Cell")
 Outcome = TypeVar("Outcome", bound=Any)  # has `rows`
@@ -62,7 +64,7 @@ class Rows:
         self.folder, self.file = folder, file
         self.all: list[Record] = []
 
-    def add(self, rows: Iterable[Record]) -> None:
+    def add(self, rows: "Iterable[Record]") -> None:
         """Add the rows of a cell; the rows of an earlier command are renamed before the first."""
         from moml.storage.files import write_json
 

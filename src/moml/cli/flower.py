@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from moml.cli.validation import rows_file
 from moml.errors import check_count
-from moml.flower.app.settings import START
-from moml.types import Record
+
+if TYPE_CHECKING:
+    from moml.types import Record
 
 HEAD = f"{'round':>9}{'loss':>9}{'before':>9}{'after':>9}{'answered':>10}{'seconds':>9}"
 
@@ -20,7 +21,7 @@ class Init:
 
     folder: tyro.conf.Positional[Path]
     """A new folder."""
-    config: str = START
+    config: str | None = None
     """The experiment: a starting point or a TOML file; by default on generated data."""
     superlink: str = "127.0.0.1:8000"
     """Address of a SuperLink that you run; `moml flower up` starts one of its own."""
@@ -98,12 +99,12 @@ def flower(command: Flower) -> None:
 def init(command: Init) -> None:
     """Write the folder."""
     from moml.config.toml import dump, load
-    from moml.flower.app.settings import experiment_of
+    from moml.flower.app.settings import START, experiment_of
     from moml.flower.local import folder
 
     folder.init(
         command.folder,
-        experiment_of(dump(load(command.config))),
+        experiment_of(dump(load(command.config or START))),
         address=command.superlink,
         root_certificates=command.root_certificates,
     )
@@ -146,7 +147,7 @@ def run(command: Run) -> None:
             print(f"rows: {file}")
 
 
-def _show(row: Record) -> None:
+def _show(row: "Record") -> None:
     """Print a round in a line, and the clients that are left out."""
     figure = lambda name: f"{'-':>9}" if row[name] is None else f"{row[name]:>9.4g}"
     figures = "".join(map(figure, ("loss", "before", "after")))

@@ -14,12 +14,13 @@ class Report:
     """Folders of the runs."""
     out: Path = Path("report.html")
     """File for the page; it is self-contained and loads nothing."""
-    scores: bool = True
-    """Compute scores, fits and tracking errors of the newest models; this reads their data."""
+    score: bool = False
+    """Also compute what the runs have not stored: scores by known samples, fits and tracking errors
+    of the newest models. This reads their data."""
 
 
 def report(command: Report) -> None:
     """Write the page and print its path."""
     from moml.report.page.document import report as write
 
-    print(f"page: {write(command.runs, command.out, scores=command.scores, progress=True)}")
+    print(f"page: {write(command.runs, command.out, score=command.score, progress=True)}")

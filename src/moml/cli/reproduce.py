@@ -179,7 +179,14 @@ Table = (
 )
 
 
-def reproduce(command: Command) -> None:
+@dataclass(frozen=True)
+class Reproduce:
+    """Compute a table of the paper, or one of our own."""
+
+    table: tyro.conf.OmitSubcommandPrefixes[Table]
+
+
+def reproduce(command: Reproduce) -> None:
     """Make one of the tables."""
-    command.check()
-    command.run()
+    command.table.check()
+    command.table.run()

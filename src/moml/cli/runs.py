@@ -6,22 +6,25 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from moml.cli.configured import parse
 from moml.cli.execution import Execution, execution
 from moml.cli.validation import rows_file
-from moml.config.config import Config
 from moml.errors import ConfigError
-from moml.runs.job import Job
+
+if TYPE_CHECKING:
+    from moml.config.config import Config
+    from moml.runs.job import Job
+    from moml.types import Record
 
 
 @dataclass(frozen=True)
 class Train(Execution):
-    """Train one model in a folder; `moml resume RUN` continues after any interruption.
+    """Train one model in a run folder; with --data, on your own table.
 
+    `moml resume RUN` continues after any interruption.
     `moml train --print-config NAME` writes the complete file of a starting point.
     `moml train --data FILE --task COLUMN --target COLUMN --out RUN` learns from your own table;
     its options are listed by `moml train --data --help`. With --from RUN it continues from such a
@@ -94,7 +97,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Doctor:
-    """Show devices, versions and data sets, and test one identity."""
+    """Show devices, versions, caches and data sets, and test one identity."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,11 @@ class _Nothing:
 
 
 def _report(
-    rows: list[dict], title: str, file: Path | None, folder: Path, spent: dict | None = None
+    rows: "list[Record]",
+    title: str,
+    file: Path | None,
+    folder: Path,
+    spent: "dict[str, int] | None" = None,
 ) -> None:
     from moml.report.terminal.clients import cost_line, print_clients
     from moml.report.terminal.rows import print_rows
@@ -120,6 +127,7 @@ def _report(
 
 def train(arguments: Sequence[str]) -> None:
     """Start a run; or, with --print-config NAME, print that configuration."""
+    from moml.cli.configured import parse
     from moml.config.toml import dump
     from moml.runs import runs
 
@@ -144,6 +152,7 @@ def train(arguments: Sequence[str]) -> None:
 
 def sweep(arguments: Sequence[str]) -> None:
     """Start a sweep."""
+    from moml.cli.configured import parse
     from moml.runs.sweeps import grid_from, sweep_run
 
     config, own = parse(arguments, "moml sweep", Sweep)
@@ -178,7 +187,7 @@ def resume(command: Resume) -> None:
             _end(config, job, command.run, file, time.monotonic() - began)
 
 
-def _end(config: Config, job: Job, folder: Path, file: Path | None, seconds: float) -> None:
+def _end(config: "Config", job: "Job", folder: Path, file: Path | None, seconds: float) -> None:
     from moml.runs import runs
 
     if text := job.execution.describe():

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import docstring_parser
 import tyro
 
 from moml.cli.validation import rows_file, some
-from moml.types import Record
 
 if TYPE_CHECKING:
     from moml.tabular.run import TableRun
+    from moml.types import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +33,7 @@ class OfRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(OfRun):
-    """Scores of a table's run on held-out tasks, by number of known rows, beside baselines."""
+    """Scores of a table's run on held-out tasks, by known rows, beside baselines."""
 
     data: Path | None = None
     """Another table, whose tasks that training has not seen are scored."""
@@ -44,7 +43,7 @@ class Evaluate(OfRun):
 
 @dataclass(frozen=True, kw_only=True)
 class Predict(OfRun):
-    """Predict rows of any task: known tasks by their personal parameters, others unadapted."""
+    """Predict rows: of known tasks by their personal parameters, of others unadapted."""
 
     data: Path
     """Table with the rows."""
@@ -93,6 +92,8 @@ def train_by(
 
 def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> type:
     """A dataclass of a function's parameters, for tyro."""
+    import docstring_parser
+
     text = docstring_parser.parse(function.__doc__ or "")
     help_ = {param.arg_name: param.description for param in text.params}
     types = {"source": Path, "data": Path, "out": Path, "progress": None, "say": None} | types
@@ -130,7 +131,7 @@ def adapt(command: Adapt) -> None:
     print(f"{len(made.tasks.places):,} personal models: {command.out}")
 
 
-def report(rows: list[Record], target: str, file: Path | None) -> None:
+def report(rows: "list[Record]", target: str, file: Path | None) -> None:
     """Print the scores, and write their rows to a file if there is one."""
     from moml.report.terminal.table_scores import print_scores, verdict
     from moml.storage.files import write_json

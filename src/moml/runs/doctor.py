@@ -10,6 +10,7 @@ import numpy as np
 from moml.data import SETS, data_folder
 from moml.errors import DataError
 from moml.models import mlp, mse
+from moml.runtime import compile_cache
 from moml.runtime.memory_budget import free_bytes
 from moml.storage.folder import versions
 from moml.tasks import sine
@@ -24,6 +25,7 @@ def facts() -> Iterator[tuple[str, str]]:
     free = free_bytes()
     yield "free memory", "unknown" if free is None else f"{free / 1e9:.1f} GB"
     yield "cores", str(os.cpu_count())
+    yield "compiled programs", compile_cache.describe()
     try:
         root = data_folder()
     except DataError as error:

@@ -24,6 +24,7 @@ from moml.config.config import Config
 from moml.config.toml import dump
 from moml.errors import ConfigError, Interrupted
 from moml.runs.job import Job
+from moml.runtime import compiling
 from moml.runtime.account import Cost
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
@@ -36,17 +37,18 @@ log = logging.getLogger("moml")
 
 
 @contextmanager
-def stop_signals() -> Iterator[Callable[[], int]]:
+def stop_signals(*, waits: bool = True) -> Iterator[Callable[[], int]]:
     """Record Ctrl-C and SIGTERM instead of stopping at once: a function to ask for the signal.
 
-    It gives 0 while there was none. A second Ctrl-C interrupts.
+    It gives 0 while there was none. A second Ctrl-C interrupts. So does the first signal while
+    the main thread `waits` for the compiler, after which nothing is to be saved.
     """
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        if received and number == signal.SIGINT:
-            raise KeyboardInterrupt
         received.append(number)
+        if (waits and compiling.waits()) or (received[1:] and number == signal.SIGINT):
+            raise KeyboardInterrupt
 
     old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -64,6 +66,20 @@ def log_errors() -> Iterator[None]:
     except BaseException as error:
         log.info("ended by %s: %s", type(error).__name__, error)
         raise
+
+
+@contextmanager
+def _stopped(kept: Checkpoints, signalled: Callable[[], int], command: str) -> Iterator[None]:
+    """Say what is saved where a signal came while the compiler was waited for."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not compiling.busy():
+            raise
+        kept.wait()
+        saved = f"step {kept.good()[-1]} is saved" if kept.good() else "no step is saved yet"
+        text = f"stopped while compiling; {saved}; go on with: {command}"
+        raise Interrupted(text, 128 + signalled()) from error
 
 
 def _spent(path: Path, job: Job, done: int, *, leads: bool) -> Cost | None:
@@ -103,13 +119,15 @@ def run_job(
     same; the first one writes, and all save.
     """
     plan, path = job.plan, folder / "metrics.jsonl"
+    resume = resume or f"moml resume {quote(str(folder))}"
     uses = versions()
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (
         open_log(folder) if group.leads else nullcontext(),
         log_errors(),
         Checkpoints(folder / "checkpoints", config.keep, group) as kept,
-        stop_signals() as signalled,
+        stop_signals(waits=group.processes == 1) as signalled,
+        _stopped(kept, signalled, resume),
         closing(job.execution) as execution,
     ):
         group.run_all("clear", kept.clear if group.leads else nothing)
@@ -185,8 +203,7 @@ def run_job(
             if halt and (more or done < plan.steps):
                 kept.wait()
                 log.info("stopped by signal %d at step %d", halt, done)
-                command = resume or f"moml resume {quote(str(folder))}"
-                text = f"stopped at step {done} of {plan.steps}, and saved; go on with: {command}"
+                text = f"stopped at step {done} of {plan.steps}, and saved; go on with: {resume}"
                 raise Interrupted(text, 128 + halt)
             if text := execution.describe():
                 log.info("%s", text)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from moml.runtime import compiling
+
 Advance = Callable[..., None]  # steps done, loss if there is one, a note such as the last save
 EVERY = 5.0  # seconds between two lines
 
@@ -19,7 +21,8 @@ def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advanc
     if not shown:
         yield lambda done, loss=math.nan, note="": None
     elif not sys.stderr.isatty():
-        yield _lines(what, total, rate, text)
+        with compiling.shown(compiling.line(f"{what}: ")):
+            yield _lines(what, total, rate, text)
     else:
         from rich import progress
         from rich.console import Console
@@ -34,12 +37,19 @@ def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advanc
         )
         with progress.Progress(*columns, console=Console(stderr=True)) as rich:
             task = rich.add_task(what, total=total, completed=first, loss="", note="", rate="-")
+            last = ""
 
             def advance(done: int, loss: float = math.nan, note: str = "") -> None:
-                speed = f"{rate(done):.0f}"
+                nonlocal last
+                speed, last = f"{rate(done):.0f}", note
                 rich.update(task, completed=done, loss=text(loss), note=note, rate=speed)
+                compiling.moved()
 
-            yield advance
+            def wait(compiles: bool) -> None:
+                rich.update(task, note=compiling.TEXT if compiles else last)
+
+            with compiling.shown(wait):
+                yield advance
 
 
 def _lines(
@@ -54,5 +64,6 @@ def _lines(
             left = (total - done) / speed if speed else math.inf
             parts = [f"{done}/{total}", f"{speed:.0f}/s", text(loss), f"{left:.0f} s left", note]
             print(f"{what}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)
+            compiling.moved()
 
     return advance

@@ -123,7 +123,7 @@ def prototypes(features: PyTree, head: Callable[[Params], PyTree]) -> Adapt:
 
 
 def _with_head(params: Params, head: Callable[[Params], PyTree], p: LinearHead) -> Params:
-    import equinox as eqx
-
-    where = lambda params: (head(params).weight, head(params).bias)
-    return eqx.tree_at(where, params, (p.weight, p.bias))
+    leaves, tree = jax.tree.flatten(params)
+    places = head(jax.tree.unflatten(tree, range(len(leaves))))  # which are the head's
+    leaves[places.weight], leaves[places.bias] = p.weight, p.bias
+    return jax.tree.unflatten(tree, leaves)

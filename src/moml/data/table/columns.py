@@ -6,7 +6,7 @@ table with these columns into arrays.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from moml.data.table.frame import NOTHING, Column, Table
 from moml.data.table.inputs import CYCLES, Features, Input, Scale, encode, learn, recoded
 from moml.data.table.target import Rows, Target, learn_target
 from moml.errors import DataError
-from moml.types import Record
+
+if TYPE_CHECKING:  # it imports JAX, which reading data does not need
+    from moml.types import Record
 
 BLOCK = 1 << 13  # rows encoded at a time, to fit in a processor's cache
 ROWS = 20  # fewer may be consecutive by chance
@@ -84,14 +86,14 @@ class Columns(NamedTuple):
                     lines.append(f"column {given.name}: {said}; taken as none")
         return lines
 
-    def to_json(self) -> Record:
+    def to_json(self) -> "Record":
         """The description as a JSON object."""
         plain = lambda part: part._asdict() | {"scale": part.scale._asdict()}
         inputs, target = [plain(given) for given in self.inputs], plain(self.target)
         return {"format": FORMAT, "inputs": inputs, "target": target, "left_out": self.left_out}
 
     @classmethod
-    def from_json(cls, given: Record) -> "Columns":
+    def from_json(cls, given: "Record") -> "Columns":
         """The description from a JSON object."""
         if given.get("format") != FORMAT:
             found = given.get("format")
@@ -146,7 +148,7 @@ def _counts(column: Column) -> bool:
     return whole and bool((np.diff(values) == 1).all())
 
 
-def _parsed(part: Record) -> Record:
+def _parsed(part: "Record") -> "Record":
     """The fields of a NamedTuple from its JSON."""
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in part.items()}
     return fields | {"scale": Scale(**part["scale"])}

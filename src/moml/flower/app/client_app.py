@@ -20,11 +20,14 @@ from moml.flower.app.learning import Client, Outcome, client_of
 from moml.flower.app.records import ARRAYS, CONFIG, COUNT, METRICS, SENT, arrays_of, tree_of
 from moml.flower.app.settings import Node, node_of, read
 from moml.flower.app.state import Place, keep, recall
+from moml.runtime import compile_cache
 from moml.types import Meta, Record
 
 FAILED = 2  # Flower's code of a client app that raised
 app = ClientApp()
 log = logging.getLogger("moml")
+if _wrong := compile_cache.start():
+    log.warning("%s", _wrong)
 Handler = Callable[[Message, Context], Message]
 
 

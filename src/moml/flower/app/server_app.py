@@ -31,6 +31,7 @@ from moml.flower.app.privacy import Ledger
 from moml.flower.app.records import arrays_of, size, tree_of
 from moml.flower.app.settings import Settings, read
 from moml.flower.app.strategy import Cohorts
+from moml.runtime import compile_cache
 from moml.storage.arrays import named_leaves, write_arrays
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder, write_text
@@ -41,6 +42,8 @@ from moml.types import Info, Meta, Record
 
 app = ServerApp()
 log = logging.getLogger("moml")
+if _wrong := compile_cache.start():
+    log.warning("%s", _wrong)
 
 
 class State(NamedTuple):

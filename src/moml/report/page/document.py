@@ -20,9 +20,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # the page may load no
 
 
 def report(
-    folders: Sequence[Path], out: Path, *, scores: bool = True, progress: bool = False
+    folders: Sequence[Path], out: Path, *, score: bool = False, progress: bool = False
 ) -> Path:
-    """Write the page of some runs; without `scores` nothing is computed and no data is read."""
+    """Write the page of some runs from what they have stored; `score` computes more of them."""
     if not folders:
         raise ConfigError("report needs the folder of at least one run; got none")
     runs = [read_run(folder, name) for folder, name in named(folders)]
@@ -30,13 +30,13 @@ def report(
     writable_folder(out.parent)
     if out.is_dir():
         raise ConfigError(f"out must be a file; got the folder {out}")
-    write_text(whole(runs, _looked(runs, scores, progress)), out)
+    write_text(whole(runs, _looked(runs, score, progress)), out)
     return out
 
 
-def _looked(runs: Sequence[Run], scores: bool, progress: bool) -> list[Looked]:
+def _looked(runs: Sequence[Run], score: bool, progress: bool) -> list[Looked]:
     """What `look` computes of each training run."""
-    able = [run if scores and isinstance(run, Trained) and run.rows else None for run in runs]
+    able = [run if score and isinstance(run, Trained) and run.rows else None for run in runs]
     total, done = sum(pieces(run.config) for run in able if run), 0
     with bar("scores", total, shown=progress and total > 0) as advance:
 

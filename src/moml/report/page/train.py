@@ -1,6 +1,7 @@
 """A training run on the page: its description, curves and scores."""
 
 from collections.abc import Sequence
+from shlex import quote
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from moml.runs.model_scores import TOOK_PART, Level, Looked
 from moml.types import Record
 
 SETS = {"omniglot": "Omniglot", "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+MORE = "Scores by known samples, clients, fits and memories are computed on request: "
 
 
 def tasks_of(config: Config) -> str:
@@ -83,6 +85,9 @@ def body(run: Trained, looked: Looked) -> list[Markup]:
     parts = [lead(run.config, progress, score), tiles(_figures(run, done, looked))]
     if looked.wrong:
         parts.append(note("Not all of this page could be computed: ", looked.wrong))
+    elif run.rows and not looked.levels:
+        command = tag("code", f"moml report {quote(str(run.folder))} --score")
+        parts.append(tag("p", MORE, command, class_="soft"))
     drawn = curves([Curve(run.name, run.rows)], run.measure)
     if drawn:
         cost = done.get("cost")
