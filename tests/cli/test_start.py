@@ -64,9 +64,9 @@ def test_public_names_are_imported_at_first_use():
 def test_type_checkers_see_the_public_names():
     """The imports for type checkers are those that are done at first use."""
     tree = ast.parse(Path(moml.__file__).read_text())
-    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {
-        alias.asname: getattr(import_module(node.module), alias.name)
+        alias.name: getattr(import_module(node.module), alias.name)
         for node in block.body
         for alias in node.names
     }

@@ -52,7 +52,9 @@ def start() -> str:
         return ""
     if wrong:
         return f"compiled programs are not kept: {place} must be {wrong}, or set {VARIABLE}={OFF}"
-    usual, mine = compilation_cache.get_file_cache, str(place)
+    usual, mine = getattr(compilation_cache, "get_file_cache", None), str(place)
+    if usual is None:
+        return "compiled programs are not kept: this version of JAX has no place for our cache"
     ours = lambda path: (Entries(place), path) if path == mine else usual(path)
     compilation_cache.get_file_cache = ours
     jax.config.update("jax_compilation_cache_dir", mine)
