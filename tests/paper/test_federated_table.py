@@ -200,7 +200,7 @@ def test_fine_tuning_by_hand(problem):
     meta = jax.vmap(problem.net.init)(jax.random.split(jax.random.key(0), 1))
     loss, net = cross_entropy(problem.net.predict), problem.net
     on_span, plain = (
-        scorer(net, loss, problem.test, given, PROTOCOLS[name], steps=3)(meta, jnp.array([0.5]))
+        scorer(problem, problem.test, given, PROTOCOLS[name], steps=3)(meta, jnp.array([0.5]))
         for name in ("released", "strict")
     )
     by_hand, grad = np.zeros((1, 2, 4)), jax.jit(jax.grad(loss))

@@ -15,7 +15,7 @@ from moml.methods import method
 from moml.paper.theory import study as theory
 from moml.paper.theory.figure import LOOKS, theory_figure
 from moml.paper.theory.logistic import LOSS, logistic, watched
-from moml.paper.theory.study import LINES, run_theory, squared_bias
+from moml.paper.theory.study import LINES, lines_of, run_theory, squared_bias
 from moml.tasks.sampler import draw, fetch
 from moml.training.compose import run_key
 from moml.types import Hyper
@@ -62,14 +62,8 @@ def small():
     chosen = ["moml-v1", "moml-v1-scheduled", "moml-v2-theoretical"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "jit", quick_jit)
-        result = run_theory(
-            full=False,
-            seeds=2,
-            progress=False,
-            on_row=seen.append,
-            plan={0.002: 320, 0.0005: 320},
-            methods=chosen,
-        )
+        plan = {0.002: 320, 0.0005: 320}
+        result = run_theory(lines_of(chosen), plan, seeds=2, progress=False, on_row=seen.append)
     assert seen == result.rows
     return result
 
@@ -136,5 +130,5 @@ def test_a_lost_seed_is_counted_and_left_out(small):
 
 
 def test_an_unknown_method_is_named():
-    with pytest.raises(ConfigError, match=r"methods must be of maml, moml-v1.*; got 'mamml'"):
-        run_theory(full=False, seeds=1, progress=False, methods=["mamml"])
+    with pytest.raises(ConfigError, match=r"methods must be one of maml, moml-v1.*; got 'mamml'"):
+        lines_of(["mamml"])

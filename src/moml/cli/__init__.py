@@ -47,19 +47,19 @@ class Reproduce:
 
 def demo(command: Demo) -> None:
     """Train and score the methods, print the table, write the picture."""
-    from moml.paper.sine.demo import ENTRIES, row_of, run_entry
+    from moml.paper.sine.demo import ENTRIES, run_entry
     from moml.paper.sine.figure import curves_and_fits
     from moml.paper.sine.score import example_waves, fitted
-    from moml.report.terminal.rows import print_rows
+    from moml.report.terminal import print_rows
     from moml.storage.files import write_json
 
     iterations = check_count("iterations", command.iterations)
     seeds = check_count("seeds", command.seeds)
     folder, rows_file = places(command.out, command.json)
     trained, rows = {}, []
-    for entry in ENTRIES:
-        trained[entry.label] = run_entry(entry, iterations=iterations, seeds=seeds, progress=True)
-        rows.append(row_of(entry, trained[entry.label]))
+    for label in ENTRIES:
+        trained[label], row = run_entry(label, iterations=iterations, seeds=seeds, progress=True)
+        rows.append(row)
         write_json(rows, rows_file)
     waves = example_waves(1, 400)
     picture = curves_and_fits(

@@ -30,7 +30,7 @@ class Sine(Experiment):
         """Train and test every cell; rows are on disk after each of them."""
         from moml.paper.sine import table
         from moml.paper.sine.figure import table_figures
-        from moml.report.terminal.rows import print_beside_paper
+        from moml.report.terminal import print_beside_paper
 
         todo = {name: table.cells(name, self.k, self.methods) for name in self.protocol}
         rows, pictures = self.start("reproduce-sine"), []
@@ -149,17 +149,14 @@ class Theory(Experiment):
         """Measure every line; rows are on disk after each of them."""
         from moml.paper.theory import study
         from moml.paper.theory.figure import theory_figure
-        from moml.report.terminal.rows import print_settings
+        from moml.report.terminal import print_settings
 
         plan = study.FULL if self.full else study.QUICK
         if self.iterations is not None:
             plan = dict.fromkeys(plan, self.iterations)
-        study.check_lines(self.methods)
-        rows = self.start("reproduce-theory")
-        result = study.run_theory(
-            full=self.full, seeds=self.seeds, progress=True, on_row=lambda row: rows.add([row]),
-            plan=plan, methods=self.methods,
-        )  # fmt: skip
+        lines, rows = study.lines_of(self.methods), self.start("reproduce-theory")
+        on_row = lambda row: rows.add([row])
+        result = study.run_theory(lines, plan, seeds=self.seeds, progress=True, on_row=on_row)
         for metric, title in study.TITLES.items():
             chosen = [row for row in rows.all if row["metric"] == metric]
             if chosen:

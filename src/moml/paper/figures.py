@@ -1,6 +1,6 @@
-"""Parts of the paper's figures and tables: panels, bands, heat maps, a table on the terminal."""
+"""Parts of the paper's figures: panels, bands, heat maps."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,6 @@ from jaxtyping import Float
 
 from moml.paper.cells import Curve, Number
 from moml.report.figures import Axes, Figure, pyplot
-from moml.report.terminal.rows import console
 
 
 def panels(
@@ -32,23 +31,17 @@ def band(
 
 
 def heat_map(
-    axes: Axes,
-    values: Float[np.ndarray, "betas shots"],
-    betas: Sequence[Number] | np.ndarray,
-    shots: Sequence[int],
-    rule: Sequence[Number],
-    *,
-    most: Number,
-    text: Callable[[int, int], str],
+    axes: Axes, values: Float[np.ndarray, "betas shots"], betas: Sequence[Number] | np.ndarray,
+    shots: Sequence[int], rule: Sequence[Number], *, most: Number, texts: np.ndarray,
     fontsize: Number = 7,
-) -> object:
+) -> object:  # fmt: skip
     """`values` over beta (descending) and shots, with the matching rule drawn across."""
     image = axes.imshow(
         np.minimum(values, most), cmap="viridis_r", vmin=0, vmax=most, aspect="auto"
     )
     for (b, s), value in np.ndenumerate(values):
         colour = "w" if value > most / 2 else "k"
-        axes.text(s, b, text(b, s), ha="center", va="center", fontsize=fontsize, color=colour)
+        axes.text(s, b, texts[b, s], ha="center", va="center", fontsize=fontsize, color=colour)
     heights = np.interp(np.log(rule), np.log(betas[::-1]), np.arange(len(betas))[::-1])
     axes.plot(
         range(len(shots)), heights, "o-", color="#d55e00", markersize=13, markerfacecolor="none",
@@ -57,17 +50,3 @@ def heat_map(
     axes.set_xticks(range(len(shots)), [str(s) for s in shots])
     axes.set_yticks(range(len(betas)), [f"{b:.2g}" for b in betas], fontsize=7)
     return image
-
-
-def print_table(
-    title: str, columns: Iterable[str], lines: Iterable[Iterable[object]], **look: Any
-) -> None:
-    """Print a table; its first column is text, the others are numbers."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", **look)
-    for i, name in enumerate(columns):
-        table.add_column(name, justify="right" if i else "left", no_wrap=True)
-    for line in lines:
-        table.add_row(*map(str, line))
-    console().print(table)

@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,20 +79,8 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 
-class Setting(NamedTuple):
-    """A data set of the table."""
-
-    train: int  # a, images of a class, see `half_and_half`
-    test: int
-    grouped: bool = False  # its classes are the data set's groups
-
-
-SETTINGS = {
-    "mnist": Setting(68, 34),
-    "cifar10": Setting(68, 34),
-    "cifar100": Setting(68, 15, grouped=True),
-}
-
+TRAIN = 68  # a of the training images, see `half_and_half`
+TEST = {"mnist": 34, "cifar10": 34, "cifar100": 15}  # that of a data set's test images
 CONTROLS = ("untrained", "local", "fedavg")
 CARRIED = "localmoml-carried"  # a memory that clients keep between rounds; not in the paper's table
 METHODS = ("per-fedavg", "localmoml", CARRIED, "pfedme")
@@ -153,11 +140,13 @@ def cells(
 ) -> list[Cell]:  # fmt: skip
     """The cells of one data set under a protocol, in the table's order."""
     choose("protocol", [protocol], [*PROTOCOLS])
-    choose("dataset", [dataset], [*SETTINGS])
+    choose("dataset", [dataset], [*TEST])
     p = PROTOCOLS[protocol]
     chosen = choose("methods", methods, CONTROLS + METHODS)
     if p.reused and CARRIED in (methods or ()):
         raise ConfigError(f"{protocol} has no {CARRIED}: its one draw a round leaves no memory")
+    if p.reused:
+        chosen = [name for name in chosen if name != CARRIED]
     unit = GPUS if p.stratified else 1
     for each in clients:
         if each > CLIENTS or each % unit:
@@ -165,11 +154,7 @@ def cells(
             whole = f"{allowed} {CLIENTS // unit * unit}"
             raise ConfigError(f"{protocol}: clients_per_round must be {whole}; got {each}")
     axes = itertools.product(k or [K], h, clients, chosen)
-    return [
-        Cell(protocol, dataset, name, one, each, size, split)
-        for size, one, each, name in axes
-        if not (p.reused and name == CARRIED)
-    ]
+    return [Cell(protocol, dataset, name, h, b, k, split) for k, h, b, name in axes]
 
 
 def compose(cell: Cell, loss: Loss) -> Method:
@@ -177,19 +162,17 @@ def compose(cell: Cell, loss: Loss) -> Method:
     p, name = cell.switches, cell.method
     queries = p.queries if p.queries != K else cell.k
     shape: Record = {"n": CLIENTS, "tasks_per_step": cell.clients, "local_steps": cell.h}
-    shape["k"] = cell.k
-    curvature = "exact" if p.exact else "first-order"
-    personal = {"curvature": curvature, "independent_hessian": p.independent_hessian}
-    whole = shape | {"k": cell.k + queries}  # without query: support and query as one
-    options = {
-        "localmoml": shape | personal | {"restart_samples": cell.k},
-        "localmoml-carried": shape | personal | {"carried": True},
-        "pfedme": whole | {"prox": p.prox, "prox_steps": p.prox_steps},
-        "fedavg": whole,
-        "local": whole | {"tasks_per_step": CLIENTS},
-    }
-    known = {CARRIED: "localmoml", "local": "fedavg", "untrained": "per-fedavg"}.get(name, name)
-    chosen = method(known, loss, **options.get(name, shape | personal))
+    personal: Record = {"k": cell.k, "independent_hessian": p.independent_hessian}
+    personal["curvature"] = "exact" if p.exact else "first-order"
+    whole: Record = {"k": cell.k + queries}  # without query: support and query as one
+    known, options = {
+        "localmoml": ("localmoml", personal | {"restart_samples": cell.k}),
+        CARRIED: ("localmoml", personal | {"carried": True}),
+        "pfedme": ("pfedme", whole | {"prox": p.prox, "prox_steps": p.prox_steps}),
+        "fedavg": ("fedavg", whole),
+        "local": ("fedavg", whole | {"tasks_per_step": CLIENTS}),
+    }.get(name, ("per-fedavg", personal))
+    chosen = method(known, loss, **shape | options)
     if name == "local":
         return chosen._replace(algorithm=alone(loss, chosen.algorithm.needs, cell.h))
     needs = chosen.algorithm.needs
@@ -202,8 +185,7 @@ def with_quirks(chosen: Method, cell: Cell) -> Method:
     p = cell.switches
     if not p.reused or cell.method == "local":
         return chosen
-    build = builder(chosen.name, p.prox, p.prox_steps)
-    scale = 255.0 if p.unscaled_restart else 1.0
+    build, scale = builder(chosen.name, p.prox, p.prox_steps), 255.0 if p.unscaled_restart else 1.0
     made = one_draw(build, chosen.algorithm.needs, cell.h, restart_scale=scale)
     return chosen._replace(algorithm=made)
 

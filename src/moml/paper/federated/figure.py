@@ -7,8 +7,9 @@ from rich import box
 
 from moml.paper.federated.cells import CONTROLS, METHODS, SPLIT
 from moml.paper.federated.table import Outcome
-from moml.paper.figures import band, panels, print_table
+from moml.paper.figures import band, panels
 from moml.report.figures import PALETTE, save
+from moml.report.terminal import print_table
 from moml.types import Record
 
 NAMES = ("per-fedavg", "localmoml", "pfedme", "fedavg", "localmoml-carried")
@@ -70,7 +71,8 @@ def print_federated(rows: Sequence[Record]) -> None:
 
     columns = ("method", *shared, "ours", "printed", *(EXTRA[name] for name in extra))
     lines = [line(row) for row in rows if row["metric"] == "accuracy"]
-    print_table(title, columns, lines, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    look = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
+    print_table(title, columns, lines, no_wrap=columns, **look)
 
 
 def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:

@@ -118,7 +118,7 @@ def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
     if problem.unseen is not None:
         given["unseen"] = (problem.unseen, few(problem.unseen.rows, 0))
     programs = {
-        (name, own): scorer(problem.net, problem.loss, pool, rows, p, steps=TEST_STEPS, own=own)
+        (name, own): scorer(problem, pool, rows, p, steps=TEST_STEPS, own=own)
         for name, (pool, rows) in given.items()
         for own in (False, True)
         if not own or name != "unseen"

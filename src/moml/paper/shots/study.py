@@ -178,7 +178,5 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     errors[done.run.lost] = np.nan
     errors = errors.reshape(len(betas), len(plan.etas), plan.seeds, len(SHOTS), len(plan.steps))
     values, seconds = np.moveaxis(errors, 2, -1), time.monotonic() - began
-    samples = done.run.samples
-    return Surface(
-        place, np.array(betas), np.array(plan.etas), values, samples, seconds, plan.both_ways
-    )
+    axes, samples = (np.array(betas), np.array(plan.etas)), done.run.samples
+    return Surface(place, *axes, values, samples, seconds, plan.both_ways)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from moml.paper.figures import panels
 from moml.paper.theory.study import Theory
-from moml.report.figures import COLOURS, PALETTE, pyplot, save
+from moml.report.figures import COLOURS, PALETTE, save
 
 LOOKS = {  # a method's colour is that of all pictures; broken where beta does not follow eta
     "maml": (COLOURS["maml"], "-", "s"),
@@ -26,14 +27,11 @@ def theory_figure(result: Theory, path: Path) -> Path:
     Both show |grad F|^2 at the average of the last quarter of the steps, mean over the seeds that
     were not lost.
     """
-    plt = pyplot()
-    figure, panels = plt.subplots(
-        2, 2, figsize=(11, 8), sharex="row", sharey=True, layout="constrained"
-    )
+    figure, grid = panels(2, 2, (11, 8), sharex="row", sharey=True)
     etas = sorted({m.eta for m in result.measured})
     smallest = etas[0]
     for column, (s2, title) in enumerate(PANELS.items()):
-        way, end = panels[:, column]
+        way, end = grid[:, column]
         way.set_title(title, fontsize=11)
         for label, (colour, dashes, mark) in LOOKS.items():
             mine = [m for m in result.measured if m.s2 == s2 and m.line.label == label]
@@ -50,10 +48,10 @@ def theory_figure(result: Theory, path: Path) -> Path:
         end.minorticks_off()
         for axes in (way, end):
             axes.grid(axis="y", color="0.9", linewidth=0.8)
-    panels[1, 0].invert_xaxis()  # shared: smaller steps to the right in both
-    panels[0, 0].set_ylabel("|grad F|² at the average, on the way")
-    panels[1, 0].set_ylabel("|grad F|² at the average, at the end")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
+    grid[1, 0].invert_xaxis()  # shared: smaller steps to the right in both
+    grid[0, 0].set_ylabel("|grad F|² at the average, on the way")
+    grid[1, 0].set_ylabel("|grad F|² at the average, at the end")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return save(figure, path)
 

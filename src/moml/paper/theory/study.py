@@ -18,8 +18,8 @@ from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import beta_follows_eta
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
 from moml.algorithms.single.theory import check_eta0, theoretical_steps
-from moml.errors import ConfigError, check_count
 from moml.methods import method
+from moml.paper.cells import choose
 from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
 from moml.runtime import simulate
 from moml.training.compose import run_key
@@ -34,11 +34,6 @@ QUICK = {0.002: 250_000, 0.0005: 250_000}
 POINTS = 32  # evaluations of a run, the last eight of them in its last quarter
 
 
-def fixed(eta: float) -> float:
-    """The same beta for every eta."""
-    return BETA
-
-
 def scheduled(eta: float) -> float:
     """The paper's schedule, beta = .02 (eta / .002)^(2/3)."""
     return float(beta_follows_eta(ETA, BETA)(Hyper(eta=jnp.asarray(eta)), jnp.zeros((), int)).beta)
@@ -49,7 +44,7 @@ class Line(NamedTuple):
 
     label: str
     method: str
-    beta: Callable[[float], float] = fixed
+    beta: Callable[[float], float] = lambda eta: BETA  # the same for every eta
     gamma: float = 1.0
     speed: float = 1.0  # eta over v1's: n / B where all tasks move w at once
     options: Mapping[str, int] = {}
@@ -65,13 +60,9 @@ LINES = (
     Line("scgd", "scgd", scheduled, speed=N / B),
     Line("nasa", "nasa", scheduled, gamma=0.1, speed=N / B),
     # the newest of K0 + 1 samples: u after a round's first step is their plain average
-    Line(
-        "localmoml",
-        "localmoml",
-        lambda eta: 1 / (K0 + 1),
-        options={"local_steps": H, "restart_samples": K0},
-    ),
-)
+    Line("localmoml", "localmoml", lambda eta: 1 / (K0 + 1),
+         options={"local_steps": H, "restart_samples": K0}),
+)  # fmt: skip
 
 
 class Measured(NamedTuple):
@@ -98,7 +89,8 @@ class Theory(NamedTuple):
 def compose(line: Line, s2: str, p: Problem) -> Method:
     """The method of a line; with an independent S2, v2 has the paper's two task batches."""
     apart = "two_batches" if line.method == "moml-v2" else "independent_hessian"
-    shape = {"n": N, "tasks_per_step": B, "k": K, apart: s2 == "independent"}
+    shape = {"n": N, "k": K, apart: s2 == "independent"}
+    shape |= {"tasks_per_step": B} if line.speed == 1 else {}  # scgd and nasa visit all tasks
     chosen = method(line.method, LOSS, **shape, **line.options)
     algorithm = chosen.algorithm
     if line.theoretical:
@@ -147,13 +139,9 @@ def read(
 
 
 def measure(
-    lines: Sequence[Line],
-    s2: str,
-    plan: Mapping[float, int],
-    p: Problem,
-    seeds: int,
+    lines: Sequence[Line], s2: str, plan: Mapping[float, int], p: Problem, seeds: int,
     progress: bool = False,
-) -> Iterator[Measured]:
+) -> Iterator[Measured]:  # fmt: skip
     """Lines of one method, all seeds and all etas with the same number of steps side by side."""
     chosen = compose(lines[0], s2, p)
     program = simulate.compiled(simulate.stretch(chosen.algorithm, p.tasks), members=True)
@@ -210,20 +198,13 @@ def rows_of(m: Measured) -> list[Record]:
     lost = ~np.isfinite(m.readings["gap_at_average"])
     return [
         result_row(
-            table="theory",
-            dataset="logistic",
-            setting={"k": K} | m.used | {"s2": m.s2},
-            method=m.line.label,
-            protocol="paper" if m.s2 == "independent" else "strict",
-            metric=metric,
-            values=values,
-            lost=lost,
-            samples=int(m.samples[-1]),
-            iterations=m.iterations,
-            seconds=m.seconds,
+            table="theory", dataset="logistic", setting={"k": K} | m.used | {"s2": m.s2},
+            method=m.line.label, protocol="paper" if m.s2 == "independent" else "strict",
+            metric=metric, values=values, lost=lost, samples=int(m.samples[-1]),
+            iterations=m.iterations, seconds=m.seconds,
         )
         for metric, values in m.readings.items()
-    ]
+    ]  # fmt: skip
 
 
 TITLES = {  # what each reading is, for people
@@ -235,31 +216,17 @@ TITLES = {  # what each reading is, for people
 }
 
 
-def check_lines(methods: Sequence[str] | None) -> None:
-    """Check that the table has these lines."""
-    known = [line.label for line in LINES]
-    for name in methods or ():
-        if name not in known:
-            raise ConfigError(f"methods must be of {', '.join(known)}; got {name!r}")
+def lines_of(methods: Sequence[str] | None) -> list[Line]:
+    """The lines of these labels; all by default."""
+    labels = choose("methods", methods, [line.label for line in LINES])
+    return [line for line in LINES if line.label in labels]
 
 
 def run_theory(
-    *,
-    full: bool,
-    seeds: int,
-    progress: bool,
+    lines: Sequence[Line], plan: Mapping[float, int], *, seeds: int, progress: bool,
     on_row: Callable[[Record], None] = lambda row: None,
-    plan: Mapping[float, int] | None = None,
-    methods: Sequence[str] | None = None,
-) -> Theory:
-    """Measure every line, with S2 independent of S1 and with S2 = S1.
-
-    `plan` (eta: iterations of v1) replaces that of the full or the quick form; `methods` selects.
-    """
-    check_count("seeds", seeds)
-    check_lines(methods)
-    lines = [line for line in LINES if methods is None or line.label in methods]
-    plan = plan or (FULL if full else QUICK)
+) -> Theory:  # fmt: skip
+    """Measure lines, with S2 independent of S1 and with S2 = S1; `plan` has v1's steps by eta."""
     result = Theory([], [])
     with jax.enable_x64(True):
         p = problem(jax.random.key(0))

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from moml.report.page.html import Markup, table, thinned, upper
 from moml.report.page.runs import Measure
 from moml.report.page.svg import Axis, Series, picture, wide_range
-from moml.report.terminal.clients import size
+from moml.report.terminal import size
 from moml.types import Record
 
 DRAWN, LISTED = 300, 40  # points of a learning curve; rows of its table
@@ -87,14 +87,16 @@ def by_known(
     lines: Sequence[Series], measure: Measure, what: str, caption: str, *, bands: bool = True
 ) -> Markup:
     """Scores against the number of known samples or rows; the caption lists those far outside."""
-    usual = [h for one in lines for h in _highs(one) or [float(np.median(_means(one)))]]
+    means = lambda one: [mean for _, mean in one.points]
+    highs = lambda one: [high for _, high in one.band]
+    usual = [h for one in lines for h in highs(one) or [float(np.median(means(one)))]]
     top = BEYOND * max(filter(math.isfinite, usual), default=0.0)
     series, beyond = [], []
     for one in lines:
         shown = one if bands else one._replace(band=[])
         inside = [
             (measure.higher or mean <= top) and math.isfinite(high)
-            for mean, high in zip(_means(one), _highs(shown) or _means(one), strict=True)
+            for mean, high in zip(means(one), highs(shown) or means(one), strict=True)
         ]
         points, band = compress(one.points, inside), compress(shown.band, inside)
         series.append(shown._replace(points=list(points), band=list(band)))
@@ -104,10 +106,10 @@ def by_known(
         far = "; ".join(f"{mean:.3g} at {known}{by(one)}" for one, known, mean in beyond)
         caption += f" Outside the chart, since some tasks diverge: {far}."
     at = sorted({known for one in lines for known, _ in one.points})
-    ys = [y for one in series for y in [*_means(one), *(low for low, _ in one.band)]]
+    ys = [y for one in series for y in [*means(one), *(low for low, _ in one.band)]]
     y = Axis(measure.axis, log=not measure.unit and wide_range(ys))
     x = Axis(f"known {what}", ticks=_spaced(at), show=lambda value: f"{value:.0f}")
-    ranges = "; ".join(f"{o.name} {_means(o)[0]:.4g} to {_means(o)[-1]:.4g}" for o in lines)
+    ranges = "; ".join(f"{o.name} {means(o)[0]:.4g} to {means(o)[-1]:.4g}" for o in lines)
     label = f"Line chart of {measure.axis} against known {what}, {at[0]} to {at[-1]}: {ranges}"
     several, spread = len(lines) > 1, any(one.band for one in lines)
     rows = []
@@ -120,14 +122,6 @@ def by_known(
     columns += ["10 % quantile", "90 % quantile"] if spread else []
     data = table(f"{upper(measure.words)} by known {what}", columns, rows)
     return picture(series, x, y, label, caption, data)
-
-
-def _means(one: Series) -> list[float | int]:
-    return [mean for _, mean in one.points]
-
-
-def _highs(one: Series) -> list[float | int]:
-    return [high for _, high in one.band]
 
 
 def _spaced(at: Sequence[float | int]) -> list[float | int]:

@@ -9,8 +9,7 @@ from moml.config.config import Config
 from moml.report.page.charts import SHARES
 from moml.report.page.html import Markup, pair, table, tag, thinned
 from moml.report.page.svg import Axis, Point, Series, chart, figure, legend, picture, wide_range
-from moml.report.terminal.clients import FIGURES, NAMES
-from moml.report.terminal.table_scores import plural
+from moml.report.terminal import FIGURES, NAMES, plural
 from moml.runs.client_scores import Group, figures_of
 from moml.runs.model_scores import Fit, Tracked
 

@@ -5,7 +5,7 @@ from shlex import quote
 
 from moml.config.config import Config, kind_of
 from moml.config.toml import texts_of, words
-from moml.report.page.html import Markup, code, folded, join, number, section, table, tag, tiles
+from moml.report.page.html import Markup, folded, join, number, section, table, tag, tiles
 from moml.report.page.runs import Swept, Tabled, Trained, summary
 from moml.types import Record
 
@@ -61,8 +61,8 @@ def bare(toml: str) -> str:
 def _repeat(text: str, commands: str, versions: Record) -> Markup:
     rows = [[tag("code", name), str(v) if v != "" else "none"] for name, v in versions.items()]
     found = table("When the run was started", ["what", "value"], rows, mixed=True)
-    parts = (tag("p", text), code(commands), folded("Versions it ran with", found))
-    return section("How to repeat it", *parts)
+    block = tag("pre", tag("code", commands), class_="tall", tabindex="0")  # a click selects all
+    return section("How to repeat it", tag("p", text), block, folded("Versions it ran with", found))
 
 
 def repeated(run: Trained | Swept) -> Markup:

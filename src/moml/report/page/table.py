@@ -6,7 +6,7 @@ from moml.report.page.charts import by_known
 from moml.report.page.html import Markup, join, note, pair, section, table, tag, tiles, upper
 from moml.report.page.runs import METRICS, Tabled
 from moml.report.page.svg import Series
-from moml.report.terminal.table_scores import score_grid, verdict
+from moml.report.terminal import score_grid, verdict
 from moml.types import Record
 
 MODELS = {

@@ -11,8 +11,7 @@ from moml.report.page.html import Markup, note, number, pair, section, table, ta
 from moml.report.page.parts import clients, fits, memory
 from moml.report.page.runs import Trained, summary
 from moml.report.page.svg import Series
-from moml.report.terminal.clients import NAMES, cost_line, size
-from moml.report.terminal.table_scores import plural
+from moml.report.terminal import NAMES, cost_line, plural, size
 from moml.runs.client_scores import figures_of
 from moml.runs.model_scores import TOOK_PART, Level, Looked
 from moml.types import Record
