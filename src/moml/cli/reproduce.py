@@ -155,13 +155,13 @@ class Theory(Experiment):
         if self.iterations is not None:
             plan = dict.fromkeys(plan, self.iterations)
         lines, rows = study.lines_of(self.methods), self.start("reproduce-theory")
-        on_row = lambda row: rows.add([row])
-        result = study.run_theory(lines, plan, seeds=self.seeds, progress=True, on_row=on_row)
+        done = lambda measured: rows.add(study.rows_of(measured))
+        found = study.run_theory(lines, plan, seeds=self.seeds, progress=True, done=done)
         for metric, title in study.TITLES.items():
             chosen = [row for row in rows.all if row["metric"] == metric]
             if chosen:
                 print_settings(chosen, title)
-        rows.finish(theory_figure(result, rows.folder / "theory"))
+        rows.finish(theory_figure(found, rows.folder / "theory"))
 
 
 Table = (

@@ -11,7 +11,7 @@ from moml.algorithms.method import Method
 from moml.config.problems import one_of
 from moml.methods import method
 from moml.paper.protocols import Protocol, Steps
-from moml.paper.released import eta_of, with_quirks
+from moml.paper.released import with_quirks
 from moml.training.loop import TrainingInfo
 from moml.training.sweep import Sweep, sweep
 from moml.types import Hyper, Loss, Meta
@@ -45,9 +45,10 @@ def compose(name: str, loss: Loss, p: Protocol, **options: Any) -> Method:
 
 def step_sizes(name: str, chosen: Method, steps: Steps, p: Protocol) -> Grid:
     """The step sizes of a row under a protocol that its method has, as a grid of one setting."""
-    alpha = 0.0 if name == "joint" else ALPHA
-    sizes = {"eta": eta_of(name, steps, p), "beta": steps.beta, "gamma": steps.gamma}
-    sizes["alpha"] = alpha
+    through = p.through_average and name in ("moml-v1", "nasa", "localmoml")
+    eta = steps.eta * (steps.beta if through else 1.0)  # the gradient runs through v1's average
+    sizes = {"eta": eta, "beta": steps.beta, "gamma": steps.gamma}
+    sizes["alpha"] = 0.0 if name == "joint" else ALPHA
     return {name: [value] for name, value in sizes.items() if hasattr(chosen.hyper, name)}
 
 

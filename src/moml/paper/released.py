@@ -19,7 +19,7 @@ from moml.algorithms.parts.personal import personal_step
 from moml.algorithms.parts.task_map import mean, norm
 from moml.algorithms.single.engine import State, fill
 from moml.algorithms.single.spider import Cycle, spider_steps
-from moml.paper.protocols import Protocol, Steps
+from moml.paper.protocols import Protocol
 from moml.types import (
     Adapt,
     Algorithm,
@@ -101,12 +101,6 @@ def with_quirks(chosen: Method, name: str, loss: Loss, p: Protocol) -> Method:
             weight = leak if v2 and p.leak else None
             algorithm = in_turn(loss, adapt, chosen.memory, needs, weight=weight, once=v2)
     return chosen._replace(algorithm=algorithm)
-
-
-def eta_of(name: str, steps: Steps, p: Protocol) -> float:
-    """The outer step size: times beta where the gradient runs through v1's average."""
-    scaled = p.through_average and name in ("moml-v1", "nasa", "localmoml")
-    return steps.eta * (steps.beta if scaled else 1.0)
 
 
 def with_repeats(tasks: Tasks) -> Tasks:

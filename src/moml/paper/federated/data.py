@@ -1,6 +1,7 @@
 """The clients of the federated table: who trains on what, what each is tested on, the scores."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,11 +126,12 @@ class Clients(NamedTuple):
 
 
 def scorer(
-    problem: Problem, pool: Pool, rows: Drawn, p: Protocol, *, steps: int, own: bool = False
-) -> Callable[[Meta, Rates], Curves]:
+    problem: Problem, pool: Pool, rows: Drawn, p: Protocol, *, steps: int
+) -> Callable[..., Curves]:
     """Models and rates of all members -> what each of their clients scores, step by step.
 
-    Members are settings x seeds, the seeds running faster; with `own`, a model of each client.
+    Members are settings x seeds, the seeds running faster. With a third argument, `own=True`, the
+    models have an axis of clients.
     """
     loss, right = problem.loss, accuracy(problem.net.predict)
 
@@ -165,17 +167,17 @@ def scorer(
 
     fixed = jax.tree.map(jnp.asarray, rows)
 
-    def member(given: tuple[Meta, Int[Array, ""], Rate]) -> Float[Array, "clients points"]:
-        meta, seed, rate = given
-        at = jax.tree.map(lambda x: x[seed], fixed)
-        return jax.vmap(client, (0 if own else None, 0, None))(meta, at, rate)
+    @partial(jax.jit, static_argnames="own")
+    def program(meta: Meta, rates: Rates, own: bool) -> Float[Array, "members clients points"]:
+        def member(given: tuple[Meta, Int[Array, ""], Rate]) -> Float[Array, "clients points"]:
+            meta, seed, rate = given
+            at = jax.tree.map(lambda x: x[seed], fixed)
+            return jax.vmap(client, (0 if own else None, 0, None))(meta, at, rate)
 
-    @jax.jit
-    def program(meta: Meta, rates: Rates) -> Float[Array, "members clients points"]:
         seeds = jnp.arange(len(rates), dtype=jnp.int32) % len(fixed.support)
         return jax.lax.map(member, (meta, seeds, rates), batch_size=AT_ONCE)
 
-    return lambda meta, rates: np.asarray(program(meta, rates))
+    return lambda meta, rates, own=False: np.asarray(program(meta, rates, own=own))
 
 
 def reading(curves: Curves, steps: int | None) -> Clients:

@@ -12,7 +12,18 @@ from moml.algorithms.parts.schedule import constant
 from moml.paper.cells import Curve, train
 from moml.paper.federated import cells
 from moml.paper.federated.cells import TEST_STEPS, Cell, Protocol
-from moml.paper.federated.data import Clients, Curves, Problem, Rates, drawn, half, reading, scorer
+from moml.paper.federated.data import (
+    Clients,
+    Curves,
+    Pool,
+    Problem,
+    Rates,
+    Rows,
+    drawn,
+    half,
+    reading,
+    scorer,
+)
 from moml.paper.search import best_first
 from moml.runs.client_scores import figures
 from moml.runtime.account import cost
@@ -111,20 +122,19 @@ def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
 
     Where every client has its own model, those that never took part have none.
     """
-    few = lambda rows, salt: drawn(rows, seeds, few=p.few_queries, salt=salt)
-    rows = problem.test.rows
-    parts = {"tuning": half(rows, 0), "seen": half(rows, 1)} if p.tuned else {"seen": rows}
-    given = {name: (problem.test, few(parts[name], 2 - (name == "tuning"))) for name in parts}
+
+    def program(pool: Pool, rows: Rows, salt: int) -> Callable[..., Curves]:
+        few = drawn(rows, seeds, few=p.few_queries, salt=salt)
+        return scorer(problem, pool, few, p, steps=TEST_STEPS)
+
+    test = problem.test
+    programs = {"seen": program(test, half(test.rows, 1) if p.tuned else test.rows, 2)}
+    if p.tuned:
+        programs["tuning"] = program(test, half(test.rows, 0), 1)
     if problem.unseen is not None:
-        given["unseen"] = (problem.unseen, few(problem.unseen.rows, 0))
-    programs = {
-        (name, own): scorer(problem, pool, rows, p, steps=TEST_STEPS, own=own)
-        for name, (pool, rows) in given.items()
-        for own in (False, True)
-        if not own or name != "unseen"
-    }
+        programs["unseen"] = program(problem.unseen, problem.unseen.rows, 0)
     return lambda meta, rates, own: {
-        name: program(meta, jnp.asarray(rates))
-        for (name, kind), program in programs.items()
-        if kind == own
+        name: score(meta, jnp.asarray(rates), own)
+        for name, score in programs.items()
+        if not (own and name == "unseen")
     }

@@ -20,24 +20,21 @@ def title_of(cell: Cell) -> str:
     """What a table is about, and what a guess would score."""
     where = f"{cell.dataset}, images {cell.images}, {cell.setting.ways} ways"
     where += "" if cell.split == SPLIT else f", split {cell.split}"
-    return f"One-shot, {where} (chance {cell.chance:g} %), protocol {cell.protocol}"
+    return f"One-shot, {where} (chance {100 / cell.setting.ways:g} %), protocol {cell.protocol}"
 
 
 def oneshot_figures(outcomes: Sequence[Outcome], problem: Problem, folder: Path) -> list[Path]:
     """All pictures that these outcomes allow."""
     cell, pictures = outcomes[0].cell, []
     name = f"{cell.dataset}-{cell.images}" + ("" if cell.split == SPLIT else f"-{cell.split}")
-    released = {one.cell.method: one for one in outcomes if one.cell.protocol == "released"}
-    curves = {
-        method: one.scores.mean(axis=1)
-        for method, one in released.items()
-        if one.scores.shape[2] > 1
-    }
+    curves, others = {}, {}
+    for one in outcomes:
+        if one.cell.protocol != "released" and one.run:
+            others[one.cell.method] = one
+        elif one.cell.protocol == "released" and one.scores.shape[2] > 1:
+            curves[one.cell.method] = one.scores.mean(axis=1)
     if curves:
         pictures.append(learned_in_the_test(curves, cell, folder / f"released-{name}"))
-    others = {
-        one.cell.method: one for one in outcomes if one.cell.protocol != "released" and one.run
-    }
     chosen = [method for method in SHOWN if method in others][:3]
     if chosen:
         support, query = episode(problem.test, jax.random.key(2), jnp.zeros((), jnp.int32))
@@ -58,8 +55,9 @@ def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path
         line = {"linestyle": (0, (1, 2)), "zorder": 9, "linewidth": 2.2} if control else {}
         alpha = 0.12 if control or len(curves) < 4 else 0.0
         band(axes, list(enumerate(smooth, start=1)), colour, label, alpha=alpha, **line)
-    axes.axhline(cell.chance, color="#999999", linewidth=1)
-    axes.text(100, cell.chance + 0.7, "a guess", color="#777777", fontsize=8, ha="right")
+    chance = 100 / cell.setting.ways
+    axes.axhline(chance, color="#999999", linewidth=1)
+    axes.text(100, chance + 0.7, "a guess", color="#777777", fontsize=8, ha="right")
     axes.set(
         xlabel="episode of a test task, no reset in between", ylabel="accuracy, %", ylim=(0, None)
     )

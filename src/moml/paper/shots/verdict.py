@@ -6,6 +6,7 @@ answering zero (so many steps on so few samples help nobody) are left out, and c
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,10 +43,12 @@ WAYS: Ways = {
 }
 
 
-POWERS: Ways = {  # the rule to a power
-    f"{power:7}": lambda found, shots, steps, power=power: max(0.1, bare(found, shots) ** power)
-    for power in (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)
-}
+def raised(found: Surface, shots: int, steps: int, power: float) -> float:
+    """The rule to a power."""
+    return max(0.1, bare(found, shots) ** power)
+
+
+POWERS = {f"{p:7}": partial(raised, power=p) for p in (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)}
 
 
 def excess(betas: np.ndarray, errors: np.ndarray, beta: float, useless: float) -> float:

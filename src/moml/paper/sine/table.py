@@ -15,17 +15,9 @@ from moml.errors import ConfigError
 from moml.models.networks import MLP, Layer
 from moml.paper.cells import CONTROLS, Curve, choose, iterations_of, size_of, step_sizes, train
 from moml.paper.cells import compose as composed
-from moml.paper.protocols import PROTOCOLS, Protocol, Steps
-from moml.paper.sine.score import (
-    FINAL,
-    LOSS,
-    NET,
-    SHOTS,
-    STEPS,
-    error_on_five_waves,
-    objective_of,
-    unseen_error,
-)
+from moml.paper.protocols import PROTOCOLS, Steps
+from moml.paper.sine import score
+from moml.paper.sine.score import LOSS, NET, SHOTS, STEPS
 from moml.tasks import sine
 from moml.training.rows import result_row
 from moml.training.sweep import Sweep
@@ -65,11 +57,6 @@ class Cell:
     method: str
     k: int
     steps: Steps
-
-    @property
-    def switches(self) -> Protocol:
-        """The protocol's switches."""
-        return PROTOCOLS[self.protocol]
 
     @property
     def printed(self) -> tuple[float | None, float | None, float | None]:
@@ -129,12 +116,12 @@ def compose(cell: Cell, budget: int = 40_000) -> Method:
     """The method of a cell, with its protocol's switches, for so many iterations."""
     users = {"shots": SHOTS, "test_steps": STEPS, "iterations": max(1, budget)}
     options = {"n": N, "tasks_per_step": B, "k": cell.k} | (users if cell.method in OURS else {})
-    return composed(cell.method, LOSS, cell.switches, **options)
+    return composed(cell.method, LOSS, PROTOCOLS[cell.protocol], **options)
 
 
 def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int = 10) -> Outcome:
     """Train a cell with all its seeds at once and test it."""
-    p, chosen = cell.switches, compose(cell, budget)
+    p, chosen = PROTOCOLS[cell.protocol], compose(cell, budget)
     iterations = iterations_of(cell.method, budget, tasks=B, n=N)
     a_call = chosen.algorithm.iterations
     calls = -(-iterations // a_call)  # of `step`
@@ -142,7 +129,7 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     if cell.method == "moml":
         grid["beta"] = [chosen.hyper.beta]
     later = decay_at(max(0, int(0.75 * calls) - 1) * a_call)
-    init, objective = recorded_init() if p.shared_init else None, objective_of()
+    init, objective = recorded_init() if p.shared_init else None, score.objective_of()
     done = train(
         chosen, LOSS, NET.init if init is None else lambda key: init, sine(), seeds=seeds,
         grid=grid, iterations=iterations, chunk=max(1, -(-calls // points)),
@@ -150,7 +137,7 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
         score=lambda meta, hyper: np.asarray(objective(meta)), progress=progress,
     )  # fmt: skip
     run, after = done.run, calls - done.curve[0][0] if done.curve else 0
-    test = error_on_five_waves() if p.five_waves else unseen_error(FINAL)
+    test = score.error_on_five_waves() if p.five_waves else score.unseen_error(score.FINAL)
     beta = round(size_of(run, "beta"), 6)
     row = result_row(
         table="sine", dataset="sine", setting={"k": cell.k, "eta": cell.steps.eta, "beta": beta},

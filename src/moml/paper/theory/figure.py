@@ -1,11 +1,12 @@
 """The theorem's picture: how far each method gets, and where it stops."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from moml.paper.figures import panels
-from moml.paper.theory.study import Theory
+from moml.paper.theory.study import Measured
 from moml.report.figures import COLOURS, PALETTE, save
 
 LOOKS = {  # a method's colour is that of all pictures; broken where beta does not follow eta
@@ -21,20 +22,20 @@ LOOKS = {  # a method's colour is that of all pictures; broken where beta does n
 PANELS = {"independent": "S2 independent of S1 (the paper)", "shared": "S2 = S1 (common practice)"}
 
 
-def theory_figure(result: Theory, path: Path) -> Path:
+def theory_figure(measured: Sequence[Measured], path: Path) -> Path:
     """One column per S2. Above: the gap on the way, at the smallest eta. Below: where it ends.
 
     Both show |grad F|^2 at the average of the last quarter of the steps, mean over the seeds that
     were not lost.
     """
     figure, grid = panels(2, 2, (11, 8), sharex="row", sharey=True)
-    etas = sorted({m.eta for m in result.measured})
+    etas = sorted({m.eta for m in measured})
     smallest = etas[0]
     for column, (s2, title) in enumerate(PANELS.items()):
         way, end = grid[:, column]
         way.set_title(title, fontsize=11)
         for label, (colour, dashes, mark) in LOOKS.items():
-            mine = [m for m in result.measured if m.s2 == s2 and m.line.label == label]
+            mine = [m for m in measured if m.s2 == s2 and m.line.label == label]
             look = {"color": colour, "linestyle": dashes, "linewidth": 1.7}
             for m in mine:
                 if m.eta == smallest:

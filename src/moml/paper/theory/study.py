@@ -79,13 +79,6 @@ class Measured(NamedTuple):
     seconds: float  # its share of a program that runs several lines and etas
 
 
-class Theory(NamedTuple):
-    """The rows, and what the picture shows."""
-
-    rows: list[Record]
-    measured: list[Measured]
-
-
 def compose(line: Line, s2: str, p: Problem) -> Method:
     """The method of a line; with an independent S2, v2 has the paper's two task batches."""
     apart = "two_batches" if line.method == "moml-v2" else "independent_hessian"
@@ -224,17 +217,18 @@ def lines_of(methods: Sequence[str] | None) -> list[Line]:
 
 def run_theory(
     lines: Sequence[Line], plan: Mapping[float, int], *, seeds: int, progress: bool,
-    on_row: Callable[[Record], None] = lambda row: None,
-) -> Theory:  # fmt: skip
-    """Measure lines, with S2 independent of S1 and with S2 = S1; `plan` has v1's steps by eta."""
-    result = Theory([], [])
+    done: Callable[[Measured], None] = lambda measured: None,
+) -> list[Measured]:  # fmt: skip
+    """Measure lines, with S2 independent of S1 and with S2 = S1; `plan` has v1's steps by eta.
+
+    `done` is called with each as soon as it is measured.
+    """
+    found = []
     with jax.enable_x64(True):
         p = problem(jax.random.key(0))
         for s2 in ("independent", "shared"):
             for _, group in groupby(lines, lambda line: (line.method, line.theoretical)):
-                for m in measure(list(group), s2, plan, p, seeds, progress):
-                    result.measured.append(m)
-                    for row in rows_of(m):
-                        result.rows.append(row)
-                        on_row(row)
-    return result
+                for measured in measure(list(group), s2, plan, p, seeds, progress):
+                    found.append(measured)
+                    done(measured)
+    return found
