@@ -13,9 +13,8 @@ from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.errors import ConfigError
 from moml.methods import method
 from moml.paper.theory import study as theory
-from moml.paper.theory.figure import LOOKS, theory_figure
 from moml.paper.theory.logistic import LOSS, logistic, watched
-from moml.paper.theory.study import LINES, lines_of, run_theory, squared_bias
+from moml.paper.theory.study import LINES, LOOKS, lines_of, run_theory, squared_bias, theory_figure
 from moml.tasks.sampler import draw, fetch
 from moml.training.compose import run_key
 from moml.types import Hyper

@@ -47,9 +47,9 @@ class Reproduce:
 
 def demo(command: Demo) -> None:
     """Train and score the methods, print the table, write the picture."""
-    from moml.paper.sine.demo import ENTRIES, run_entry
     from moml.paper.sine.figure import curves_and_fits
     from moml.paper.sine.score import example_waves, fitted
+    from moml.paper.sine.table import ENTRIES, run_entry
     from moml.report.terminal import print_rows
     from moml.storage.files import write_json
 

@@ -28,6 +28,7 @@ class Sine(Experiment):
 
     def run(self) -> None:
         """Train and test every cell; rows are on disk after each of them."""
+        from moml.paper.cells import printed
         from moml.paper.sine import table
         from moml.paper.sine.figure import table_figures
         from moml.report.terminal import print_beside_paper
@@ -39,9 +40,9 @@ class Sine(Experiment):
         )
         outcomes = {name: rows.run(cells, run_cell) for name, cells in todo.items()}
         for name, mine in outcomes.items():
-            speed, printed = [one.ms for one in mine], [one.cell.printed[2] for one in mine]
             table_rows = [one.rows[0] for one in mine]
-            print_beside_paper(table_rows, f"Sine, protocol {name}", speed, printed)
+            speed, theirs = [one.ms for one in mine], [printed(row)[2] for row in table_rows]
+            print_beside_paper(table_rows, f"Sine, protocol {name}", speed, theirs)
             pictures += table_figures(mine, rows.folder)
         rows.finish(*pictures)
 
@@ -148,7 +149,6 @@ class Theory(Experiment):
     def run(self) -> None:
         """Measure every line; rows are on disk after each of them."""
         from moml.paper.theory import study
-        from moml.paper.theory.figure import theory_figure
         from moml.report.terminal import print_settings
 
         plan = study.FULL if self.full else study.QUICK
@@ -161,7 +161,7 @@ class Theory(Experiment):
             chosen = [row for row in rows.all if row["metric"] == metric]
             if chosen:
                 print_settings(chosen, title)
-        rows.finish(theory_figure(found, rows.folder / "theory"))
+        rows.finish(study.theory_figure(found, rows.folder / "theory"))
 
 
 Table = (

@@ -1,7 +1,9 @@
 """What the cells of all tables share: the choice of methods, their composition, one training."""
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,14 +12,15 @@ from jaxtyping import PyTree
 from moml.algorithms.method import Method
 from moml.config.problems import one_of
 from moml.methods import method
-from moml.paper.protocols import Protocol, Steps
-from moml.paper.released import with_quirks
+from moml.paper.protocols import Protocol, Steps, with_quirks
 from moml.training.loop import TrainingInfo
+from moml.training.rows import result_row
 from moml.training.sweep import Sweep, sweep
-from moml.types import Hyper, Loss, Meta
+from moml.types import Hyper, Loss, Meta, Record
 
 ALPHA = 0.01
 CONTROLS = ("untrained", "joint")
+PRINTED: list[Record] = json.loads(Path(__file__).with_name("printed.json").read_text())
 Grid = dict[str, list[float]]
 Number = int | float
 Curve = Sequence[tuple[Number, np.ndarray]]  # abscissa, one value a seed
@@ -32,6 +35,28 @@ def choose(name: str, given: Iterable[str] | None, known: Sequence[str]) -> list
     for each in given or ():
         one_of(name, each, known)
     return [each for each in known if given is None or each in given]
+
+
+def printed(row: Record) -> tuple[float | None, ...]:
+    """Mean, standard deviation and milliseconds per iteration in the paper; None where it has none.
+
+    >>> maml = {"table": "sine", "dataset": "sine", "method": "maml", "metric": "test_error"}
+    >>> printed(maml | {"setting": {"k": 1, "eta": 0.001}})
+    (0.889, 0.021, 1.713)
+    """
+    names = ("table", "dataset", "method", "metric")
+    for known in PRINTED:
+        same = all(known[name] == row[name] for name in names)
+        if same and known["setting"].items() <= row["setting"].items():
+            return known["mean"], known["std"], known["ms"]
+    return None, None, None
+
+
+def paper_row(**about: Any) -> Record:
+    """A result row beside what the paper prints."""
+    row = result_row(**about)
+    mean, std, _ = printed(row)
+    return row | {"paper_mean": mean, "paper_std": std}
 
 
 def compose(name: str, loss: Loss, p: Protocol, **options: Any) -> Method:

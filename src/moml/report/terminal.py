@@ -33,11 +33,13 @@ def print_table(
     Console(width=None if sys.stdout.isatty() else 110).print(table)
 
 
-def _number(value: float | int | None, form: str = ".3g") -> str:
+def number(value: float | int | None, form: str = ".3g") -> str:
+    """A number, or a dash for None."""
     return "-" if value is None else f"{value:{form}}"
 
 
-def _mean_std(mean: float | int | None, std: float | int | None, form: str = ".3f") -> str:
+def mean_std(mean: float | int | None, std: float | int | None, form: str = ".3f") -> str:
+    """`mean ± std`, or a dash for None."""
     return "-" if mean is None else f"{mean:{form}} ± {std:{form}}"
 
 
@@ -45,10 +47,10 @@ def print_rows(rows: Sequence[Record], title: str) -> None:
     """Print the setting, method, mean, standard deviation, lost seeds and cost of each row."""
     score = rows[0]["metric"].replace("_", " ")
     columns = ("method", *rows[0]["setting"], score, "seeds", "lost", "samples", "seconds")
-    spread = lambda row: _mean_std(row["mean"], row["std"])
+    spread = lambda row: mean_std(row["mean"], row["std"])
     lines = [
-        (row["method"], *map(_number, row["setting"].values()),
-         spread(row) if row["seeds"] > 1 else _number(row["mean"], ".3f"),
+        (row["method"], *map(number, row["setting"].values()),
+         spread(row) if row["seeds"] > 1 else number(row["mean"], ".3f"),
          str(row["seeds"]), str(row["lost"]), f"{row['samples']:,}", f"{row['seconds']:.1f}")
         for row in rows
     ]  # fmt: skip
@@ -61,9 +63,9 @@ def print_beside_paper(
     """Print our scores and milliseconds per iteration beside the printed ones."""
     columns = ("method", *rows[0]["setting"], "ours", "printed", "lost", "ms/it", "printed ms/it")
     lines = [
-        (row["method"], *map(_number, row["setting"].values()),
-         _mean_std(row["mean"], row["std"]), _mean_std(row["paper_mean"], row["paper_std"]),
-         f"{row['lost']} of {row['seeds']}", _number(mine, ".4f"), _number(theirs, ".3f"))
+        (row["method"], *map(number, row["setting"].values()),
+         mean_std(row["mean"], row["std"]), mean_std(row["paper_mean"], row["paper_std"]),
+         f"{row['lost']} of {row['seeds']}", number(mine, ".4f"), number(theirs, ".3f"))
         for row, mine, theirs in zip(rows, ms, paper_ms, strict=True)
     ]  # fmt: skip
     print_table(title, columns, lines)
@@ -75,9 +77,9 @@ def print_accuracies(rows: Sequence[Record], title: str) -> None:
     columns = ("method", "eta", "beta", "iterations", *both, "lost", "seconds")
     lines = [
         (row["method"],
-         *(_number(row["setting"].get(n) if row["iterations"] else None) for n in ("eta", "beta")),
-         f"{row['iterations']:,}", _mean_std(row["mean"], row["std"], ".2f"),
-         _mean_std(row["paper_mean"], row["paper_std"], ".2f"),
+         *(number(row["setting"].get(n) if row["iterations"] else None) for n in ("eta", "beta")),
+         f"{row['iterations']:,}", mean_std(row["mean"], row["std"], ".2f"),
+         mean_std(row["paper_mean"], row["paper_std"], ".2f"),
          f"{row['lost']} of {row['seeds']}", f"{row['seconds']:.1f}")
         for row in rows
     ]  # fmt: skip
@@ -89,7 +91,7 @@ def print_settings(rows: Sequence[Record], title: str) -> None:
     lines: dict[tuple[str, str], str] = {}
     for row in rows:
         key = row["setting"]["s2"], row["method"]
-        cell = f"{_number(row['mean'], '9.1e')} (eta {row['setting']['eta']:.3g})"
+        cell = f"{number(row['mean'], '9.1e')} (eta {row['setting']['eta']:.3g})"
         lines[key] = lines.get(key, "") + f"{cell:<26}"
     print(f"\n{title}; {rows[0]['seeds']} seeds")
     for (s2, method), cells in lines.items():

@@ -1,4 +1,4 @@
-"""The federated table: its protocols, settings and printed figures, its cells, their methods."""
+"""The federated table: its protocols and settings, its cells, their methods."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -70,44 +70,14 @@ _PLAIN = {"alpha": _ALPHAS, "eta": (0.02, 0.03, 0.05)}
 _MEMORY = {"alpha": _ALPHAS, "eta": (0.03,), "beta": (0.3, 0.5, 0.7)}
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "untrained": {"alpha": (0.003, *_ALPHAS, 0.1)},
-    "local": _PLAIN,
-    "fedavg": _PLAIN,
-    "per-fedavg": _PLAIN,
-    "localmoml": _MEMORY,
-    "localmoml-carried": _MEMORY,
-    "pfedme": _PLAIN,
+    **dict.fromkeys(("local", "fedavg", "per-fedavg", "pfedme"), _PLAIN),
+    **dict.fromkeys(("localmoml", "localmoml-carried"), _MEMORY),
 }
-
-
 TRAIN = 68  # a of the training images, see `half_and_half`
 TEST = {"mnist": 34, "cifar10": 34, "cifar100": 15}  # that of a data set's test images
 CONTROLS = ("untrained", "local", "fedavg")
 CARRIED = "localmoml-carried"  # a memory that clients keep between rounds; not in the paper's table
 METHODS = ("per-fedavg", "localmoml", CARRIED, "pfedme")
-
-# Accuracy in percent as printed: data set -> method -> (H, clients a round) -> (mean, std).
-_AXES = ((4, 4), (4, 20), (10, 4), (10, 20))
-_TABLE = {
-    "mnist": {
-        "per-fedavg": ((91.63, 0.80), (92.19, 0.72), (94.05, 0.37), (94.81, 0.28)),
-        "localmoml": ((91.62, 0.82), (92.21, 0.73), (94.17, 0.44), (94.83, 0.28)),
-        "pfedme": ((91.52, 0.94), (92.08, 0.67), (94.10, 0.21), (94.36, 0.28)),
-    },
-    "cifar10": {
-        "per-fedavg": ((63.81, 0.93), (64.44, 1.00), (66.25, 1.55), (67.10, 2.72)),
-        "localmoml": ((66.16, 1.03), (66.87, 1.08), (68.33, 1.60), (68.06, 1.77)),
-        "pfedme": ((63.22, 1.26), (62.68, 1.25), (64.80, 2.92), (65.66, 2.27)),
-    },
-    "cifar100": {
-        "per-fedavg": ((50.65, 1.31), (50.92, 1.31), (52.55, 1.38), (53.37, 1.30)),
-        "localmoml": ((54.00, 1.10), (54.39, 0.78), (56.35, 0.92), (56.45, 1.49)),
-        "pfedme": ((49.64, 0.83), (49.25, 1.06), (51.61, 1.32), (50.95, 1.19)),
-    },
-}
-PRINTED = {
-    data: {name: dict(zip(_AXES, row, strict=True)) for name, row in rows.items()}
-    for data, rows in _TABLE.items()
-}
 
 
 @dataclass(frozen=True)
@@ -127,12 +97,6 @@ class Cell:
         """The protocol's switches."""
         return PROTOCOLS[self.protocol]
 
-    @property
-    def printed(self) -> tuple[float | None, float | None]:
-        """The paper's mean and standard deviation."""
-        found = PRINTED[self.dataset].get(self.method, {}) if self.k == K else {}
-        return found.get((self.h, self.clients), (None, None))
-
 
 def cells(
     protocol: str, dataset: str, h: list[int], clients: list[int], methods: list[str] | None,
@@ -143,10 +107,10 @@ def cells(
     choose("dataset", [dataset], [*TEST])
     p = PROTOCOLS[protocol]
     chosen = choose("methods", methods, CONTROLS + METHODS)
-    if p.reused and CARRIED in (methods or ()):
-        raise ConfigError(f"{protocol} has no {CARRIED}: its one draw a round leaves no memory")
-    if p.reused:
-        chosen = [name for name in chosen if name != CARRIED]
+    if p.reused and CARRIED in chosen:
+        if methods is not None:
+            raise ConfigError(f"{protocol} has no {CARRIED}: its one draw a round leaves no memory")
+        chosen.remove(CARRIED)
     unit = GPUS if p.stratified else 1
     for each in clients:
         if each > CLIENTS or each % unit:
@@ -214,9 +178,9 @@ def decays_twice(iterations: int) -> Schedule:
     >>> [round(at(t), 3) for t in (49, 50, 75)]
     [1.0, 0.1, 0.01]
     """
-    marks = (iterations // 2, iterations * 3 // 4)
 
     def schedule(hyper: Hyper, step: Int[Array, ""]) -> Hyper:
+        marks = (iterations // 2, iterations * 3 // 4)
         first, second = (jnp.where(step < at, 1.0, 0.1) for at in marks)
         eta = jnp.asarray(hyper.eta)
         return hyper._replace(eta=eta * (first * second).astype(eta.dtype))

@@ -15,7 +15,7 @@ from moml.data.images.sets import load
 from moml.data.split.partition import half_and_half
 from moml.errors import DataError
 from moml.models import Model, accuracy, cross_entropy, masked_mean, mlp, shifted
-from moml.paper.federated.cells import CLIENTS, SPLIT, TEST, TRAIN, K, Protocol
+from moml.paper.federated.cells import CLIENTS, SPLIT, TEST, TEST_STEPS, TRAIN, K, Protocol
 from moml.paper.federated.released import bare_mlp, flat, picked, span_logits
 from moml.tasks.clients import from_rows, unit
 from moml.types import Batch, Loss, Meta, Params, Tasks
@@ -114,6 +114,9 @@ def drawn(rows: Rows, seeds: int, *, few: bool, salt: int = 0, shots: int = K) -
 Rate, Rates = Float[Array, ""], Float[Array, " members"]  # of fine-tuning
 AT_ONCE = 8  # members scored side by side
 Curves = Float[np.ndarray, "members clients steps"]  # accuracy before, and after each step
+Scores = dict[str, Curves]  # the test of a name -> all members' clients
+# models, fine-tuning rates, whether each client has its own model -> scores
+Test = Callable[[Meta, Rates, bool], Scores]
 Score = Callable[[Params], Float[Array, ""]]
 Tuning = tuple[Params, Callable[[Params], Params], Score]  # start, gradient, accuracy
 
@@ -184,3 +187,26 @@ def reading(curves: Curves, steps: int | None) -> Clients:
     """Before, and after so many steps of fine-tuning; None: the mean over all steps."""
     after = curves[..., 1:].mean(axis=-1) if steps is None else curves[..., steps]
     return Clients(curves[..., 0], after)
+
+
+def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
+    """Models and fine-tuning rates of all members -> what their clients score, compiled once.
+
+    Where every client has its own model, those that never took part have none.
+    """
+
+    def program(pool: Pool, rows: Rows, salt: int) -> Callable[..., Curves]:
+        few = drawn(rows, seeds, few=p.few_queries, salt=salt)
+        return scorer(problem, pool, few, p, steps=TEST_STEPS)
+
+    test = problem.test
+    programs = {"seen": program(test, half(test.rows, 1) if p.tuned else test.rows, 2)}
+    if p.tuned:
+        programs["tuning"] = program(test, half(test.rows, 0), 1)
+    if problem.unseen is not None:
+        programs["unseen"] = program(problem.unseen, problem.unseen.rows, 0)
+    return lambda meta, rates, own: {
+        name: score(meta, jnp.asarray(rates), own)
+        for name, score in programs.items()
+        if not (own and name == "unseen")
+    }

@@ -15,7 +15,7 @@ from moml.paper.federated.data import Problem, drawn, half, scorer
 from moml.paper.figures import heat_map, panels
 from moml.paper.search import best_first
 from moml.report.figures import save
-from moml.report.terminal import print_table
+from moml.report.terminal import mean_std, print_table
 from moml.training.rows import result_row
 from moml.types import Record
 
@@ -112,7 +112,7 @@ def print_memory(rows: Sequence[Record]) -> None:
     columns = ["method", "K", "steps", "shots", "best beta", "accuracy"]
     columns += ["rule", "taken", "accuracy", "beta 1"]
     beta = lambda row: f"{row['setting']['beta']:g}"
-    number = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f} ± {row['std']:.1f}"
+    number = lambda row: mean_std(row["mean"], row["std"], ".1f")
     lines = [
         (best["method"], *(best["setting"][name] for name in ("k", "steps", "shots")), beta(best),
          number(best), f"{rule['setting']['rule']:.2g}", beta(rule), number(rule), number(none))

@@ -22,9 +22,7 @@ from moml.methods import method
 from moml.paper import cells as common
 from moml.paper.cells import CONTROLS, Training, choose, size_of, train
 from moml.paper.oneshot.tasks import SETTINGS, SPLIT, Problem, Setting, accuracies, nearest_image
-from moml.paper.protocols import PROTOCOLS, Steps
-from moml.paper.released import with_repeats
-from moml.training.rows import result_row
+from moml.paper.protocols import PROTOCOLS, Steps, with_repeats
 from moml.training.sweep import Sweep
 from moml.types import Adapt, Batch, Record
 
@@ -184,9 +182,8 @@ def run_cell(
     p = PROTOCOLS[cell.protocol]
     axes: Record = {"ways": cell.setting.ways, "images": cell.images, "split": cell.split}
     row = partial(
-        result_row, table="oneshot", dataset=cell.dataset, method=cell.method,
+        common.paper_row, table="oneshot", dataset=cell.dataset, method=cell.method,
         protocol=cell.protocol, metric="accuracy",
-        printed=cell.setting.printed.get(cell.method, (None, None)),
     )  # fmt: skip
     if cell.method == "pixels":
         right = float(nearest_image(problem)())

@@ -21,7 +21,6 @@ from moml.types import (
     Meta,
     Params,
     SampleSpec,
-    State,
     TaskBatch,
     Tasks,
 )
@@ -49,7 +48,7 @@ def logistic(key: Key) -> Tasks:
 class Watched(NamedTuple):
     """A method's state, the sum of its iterates, and what the last step started from."""
 
-    inner: State
+    inner: PyTree
     total: Meta
     before: Meta
     ids: Int[Array, " tasks"]
@@ -60,7 +59,7 @@ class Watched(NamedTuple):
         return self.inner.meta
 
     @property
-    def memory(self) -> State:
+    def memory(self) -> PyTree:
         """The store of all tasks' memories; the theorem's step sizes wrap it once more."""
         return getattr(self.inner, "inner", self.inner).memory
 
