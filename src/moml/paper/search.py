@@ -31,13 +31,9 @@ def best_first(scores: Float[np.ndarray, "settings runs"], lost: np.ndarray) -> 
 
 
 def search(
-    grid: Lists,
-    evaluate: Evaluate,
-    *,
-    swept: Collection[str],
-    sign: int = 1,
+    grid: Lists, evaluate: Evaluate, *, swept: Collection[str], sign: int = 1,
     on_row: Callable[[Record], None] = lambda row: None,
-) -> list[Record]:
+) -> list[Record]:  # fmt: skip
     """Score every setting of a grid on validation tasks, and rank them.
 
     `evaluate` trains the settings of a grid side by side; that is for the names in `swept`, each

@@ -13,14 +13,11 @@ PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b39700", "#7f3c8d",
     "#117733", "#882255",
 )  # fmt: skip
-COLOURS = dict(
-    zip(
-        ("maml", "moml-v1", "moml", "nasa", "moml-v2", "localmoml", "reptile", "bspiderboost",
-         "moml-searched", "joint"),
-        PALETTE,
-        strict=True,
-    )
-) | {"untrained": "#777777"}  # fmt: skip
+METHODS = (
+    "maml", "moml-v1", "moml", "nasa", "moml-v2", "localmoml", "reptile", "bspiderboost",
+    "moml-searched", "joint",
+)  # fmt: skip
+COLOURS = dict(zip(METHODS, PALETTE, strict=True)) | {"untrained": "#777777"}
 
 
 def pyplot() -> ModuleType:

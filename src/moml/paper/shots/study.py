@@ -98,15 +98,10 @@ class Plan:
 
 
 FULL = Plan(
-    noises=(0.0, 1.0),
-    betas=(1.0, 0.7, 0.5, 0.33, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.025),
-    etas=(0.0005, 0.001, 0.002, 0.005, 0.01),
-    steps=(1, 2, 3, 5, 10),
-    seeds=3,
-    iterations=40_000,
-    others=("bump", "ramp"),
-    more_tasks=(100, 400, 1600),
-)
+    noises=(0.0, 1.0), etas=(0.0005, 0.001, 0.002, 0.005, 0.01), steps=(1, 2, 3, 5, 10), seeds=3,
+    betas=(1.0, 0.7, 0.5, 0.33, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.025), iterations=40_000,
+    others=("bump", "ramp"), more_tasks=(100, 400, 1600),
+)  # fmt: skip
 
 
 class Surface(NamedTuple):

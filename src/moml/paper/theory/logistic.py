@@ -13,17 +13,7 @@ from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.algorithms.single.theory import estimate_smoothness
 from moml.models import mse
 from moml.tasks.arrays import from_arrays
-from moml.types import (
-    Algorithm,
-    Hyper,
-    Info,
-    Key,
-    Meta,
-    Params,
-    SampleSpec,
-    TaskBatch,
-    Tasks,
-)
+from moml.types import Algorithm, Hyper, Info, Key, Meta, Params, SampleSpec, TaskBatch, Tasks
 
 N, M, D, SCALE = 20, 100, 10, 2.0
 LOSS = mse(lambda w, x: jax.nn.sigmoid(x @ w))

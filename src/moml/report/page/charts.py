@@ -23,6 +23,7 @@ BEYOND = 20  # means above this many times the usual score are outside the chart
 CLOSE = 0.07  # least distance of two ticks, as a share of the axis
 STEPS = 201  # points of the curve over the tasks
 OUTER = 0.02  # share of the tasks left out at either end, whose errors may be of any size
+Values = Float[np.ndarray, " tasks"]
 SHARES = (0, 25, 50, 75, 100)
 
 
@@ -133,12 +134,7 @@ def _spaced(at: Sequence[float | int]) -> list[float | int]:
     return kept[::-1]
 
 
-def over_tasks(
-    before: Float[np.ndarray, " tasks"],
-    after: Float[np.ndarray, " tasks"],
-    measure: Measure,
-    what: str,
-) -> Markup:
+def over_tasks(before: Values, after: Values, measure: Measure, what: str) -> Markup:
     """The share of the tasks with at most a given score, before and after they adapt."""
     outer = 0.0 if measure.higher else OUTER
     shares, tens = np.linspace(outer, 1 - outer, STEPS), np.arange(1, 10) / 10
