@@ -134,7 +134,7 @@ def test_strict_step_sizes_are_recorded_with_their_command():
 
 def test_a_search_finds_the_best_that_lost_nobody(tmp_path):
     variant = Variant("joint", "fo-maml", {}, {"eta": [1e8, 0.001, 0.01], "alpha": [0.0]})
-    found = search(variant, 1, seeds=2, budget=200, progress=False)
+    found = search(variant, 1, seeds=2, budget=200)
     assert found.rows[-1]["eta"] == 1e8
     assert found.rows[-1]["mean"] is None
     assert found.rows[0]["mean"] <= found.rows[1]["mean"]

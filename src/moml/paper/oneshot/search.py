@@ -80,7 +80,7 @@ def search_row(
             other = {name: values for name, values in plan.grid.items() if name not in grid}
             plan = plan._replace(grid={**grid, **other})
             if (fold, trained) not in runs:
-                runs[fold, trained] = train_plan(plan, problem, seeds=seeds, progress=False).run
+                runs[fold, trained] = train_plan(plan, problem, seeds).run
             run = runs[fold, trained]
             found.append((score(plan, run, problem).mean(axis=(1, 2)), run.lost))
         by_setting = lambda part: np.concatenate([x.reshape(-1, seeds) for x in part], axis=1)

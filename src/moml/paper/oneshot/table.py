@@ -160,7 +160,7 @@ class Outcome(NamedTuple):
     run: Sweep | None = None
 
 
-def train_plan(plan: Plan, problem: Problem, *, seeds: int, progress: bool) -> Training:
+def train_plan(plan: Plan, problem: Problem, seeds: int, progress: bool = False) -> Training:
     """All seeds side by side."""
     return train(
         plan.method, problem.loss, problem.net.init, problem.train, seeds=seeds, grid=plan.grid,
@@ -193,7 +193,7 @@ def run_cell(
         train_, test_ = (with_repeats(tasks) for tasks in (problem.train, problem.test))
         problem = problem._replace(train=train_, test=test_)
     plan = plan_of(cell, problem, budget)
-    run, _, seconds, _ = train_plan(plan, problem, seeds=seeds, progress=progress)
+    run, _, seconds, _ = train_plan(plan, problem, seeds, progress)
     learning = {"keeps_learning": True} if cell.method != "protonet" else {"count": 1}  # no state
     scores = score(plan, run, problem, **(learning if p.keeps_learning else {}))
     used = {name: round(size_of(run, name), 6) for name in ("eta", "beta")}
