@@ -8,6 +8,7 @@ are drawn with replacement, one after the other.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,8 +80,7 @@ PROTOCOLS = {
 }
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """The step sizes of one cell."""
 
     eta: float

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,8 +81,7 @@ CARRIED = "localmoml-carried"  # a memory that clients keep between rounds; not 
 METHODS = ("per-fedavg", "localmoml", CARRIED, "pfedme")
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One figure of the table."""
 
     protocol: str

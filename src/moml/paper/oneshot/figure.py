@@ -6,11 +6,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from moml.paper.figures import band
-from moml.paper.oneshot.table import Cell, Outcome, answers
+from moml.paper.oneshot.table import Cell, Outcome, Plan
 from moml.paper.oneshot.tasks import SPLIT, Problem, episode
 from moml.report.figures import COLOURS, pyplot, save
+from moml.training.sweep import Sweep
+from moml.types import Batch
 
 SHOWN = ("moml", "protonet-tuned", "moml-v1", "maml", "joint-tuned", "untrained")
 GOOD, BAD = "#009e73", "#d55e00"
@@ -29,8 +32,8 @@ def oneshot_figures(outcomes: Sequence[Outcome], problem: Problem, folder: Path)
     name = f"{cell.dataset}-{cell.images}" + ("" if cell.split == SPLIT else f"-{cell.split}")
     curves, others = {}, {}
     for one in outcomes:
-        if one.cell.protocol != "released" and one.run:
-            others[one.cell.method] = one
+        if one.cell.protocol != "released" and one.trained:
+            others[one.cell.method] = one.trained
         elif one.cell.protocol == "released" and one.scores.shape[2] > 1:
             curves[one.cell.method] = one.scores.mean(axis=1)
     if curves:
@@ -38,10 +41,19 @@ def oneshot_figures(outcomes: Sequence[Outcome], problem: Problem, folder: Path)
     chosen = [method for method in SHOWN if method in others][:3]
     if chosen:
         support, query = episode(problem.test, jax.random.key(2), jnp.zeros((), jnp.int32))
-        predicted = {method: answers(others[method], support, query, problem) for method in chosen}
+        predicted = {name: answers(*others[name], support, query, problem) for name in chosen}
         images = (np.asarray(support.x), np.asarray(query.x))
         pictures.append(one_episode(images, predicted, folder / f"episode-{name}"))
     return pictures
+
+
+def answers(
+    plan: Plan, run: Sweep, support: Batch, query: Batch, problem: Problem
+) -> Int[np.ndarray, " queries"]:
+    """The classes that seed 0 predicts for the queries of one episode, after adapting."""
+    meta, hyper = jax.tree.map(lambda leaf: leaf[0], (run.meta, run.hyper))
+    mine = plan.test.merge(meta, plan.test.apply(meta, support, hyper))
+    return np.asarray(jnp.argmax(problem.net.predict(mine, query.x), axis=-1))
 
 
 def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path) -> Path:

@@ -3,7 +3,6 @@
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,19 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from moml.algorithms.method import Method
 from moml.algorithms.parts.adapt import gradient_steps, named
 from moml.algorithms.parts.schedule import Schedule, cosine, decay_at
-from moml.errors import ConfigError
 from moml.methods import method
 from moml.paper import cells as common
 from moml.paper.cells import CONTROLS, Training, choose, size_of, train
 from moml.paper.oneshot.tasks import SETTINGS, SPLIT, Problem, Setting, accuracies, nearest_image
 from moml.paper.protocols import PROTOCOLS, Steps, with_repeats
 from moml.training.sweep import Sweep
-from moml.types import Adapt, Batch, Record
+from moml.types import Adapt, Record
 
 TEST_ALPHA = 0.05
 OFFERED = ("released", "paper", "strict")
@@ -32,8 +30,7 @@ OURS = ("pixels", "joint-tuned", "protonet-tuned", "moml", "moml-memory")
 CHOSEN = Path(__file__).with_name("settings.json")
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One figure of the table."""
 
     protocol: str
@@ -156,8 +153,7 @@ class Outcome(NamedTuple):
     cell: Cell
     rows: list[Record]
     scores: Float[np.ndarray, "seeds tasks episodes"]  # percent
-    plan: Plan | None = None
-    run: Sweep | None = None
+    trained: tuple[Plan, Sweep] | None = None
 
 
 def train_plan(plan: Plan, problem: Problem, seeds: int, progress: bool = False) -> Training:
@@ -201,16 +197,4 @@ def run_cell(
         setting=axes | used, values=scores.mean(axis=(1, 2)), lost=run.lost, samples=run.samples,
         iterations=plan.iterations, seconds=seconds,
     )  # fmt: skip
-    return Outcome(cell, [done], scores, plan, run)
-
-
-def answers(
-    outcome: Outcome, support: Batch, query: Batch, problem: Problem
-) -> Int[np.ndarray, " queries"]:
-    """The classes that seed 0 predicts for the queries of one episode, after adapting."""
-    plan, run = outcome.plan, outcome.run
-    if plan is None or run is None:
-        raise ConfigError(f"{outcome.cell.method} has no network to predict with")
-    meta, hyper = jax.tree.map(lambda leaf: leaf[0], (run.meta, run.hyper))
-    mine = plan.test.merge(meta, plan.test.apply(meta, support, hyper))
-    return np.asarray(jnp.argmax(problem.net.predict(mine, query.x), axis=-1))
+    return Outcome(cell, [done], scores, (plan, run))

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +22,7 @@ from moml.types import Adapt, Batch, Hyper, Key, Loss, Meta, Params, Samples, Ta
 SPLIT = 7  # seed of the classes' split and of the tasks: all rows and seeds of a table share them
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A half of the table."""
 
     ways: int

@@ -1,8 +1,6 @@
 """The paper's first table, sine regression at K = 1 and 3; and the demonstration, at K = 1."""
 
 import json
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +37,7 @@ NAMED = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One figure of the table: what is trained, under which protocol."""
 
     protocol: str
@@ -64,16 +61,11 @@ def names_of(protocol: str) -> tuple[str, ...]:
     return (*CONTROLS, *NAMED, *(OURS if protocol == "strict" else ()))
 
 
-@cache
-def searched() -> dict[str, dict[str, dict[str, float]]]:
-    """The step sizes that `moml reproduce search` found on validation tasks."""
-    return json.loads(SETTINGS.read_text())["steps"]
-
-
 def steps_of(protocol: str, name: str, k: int) -> Steps:
-    """Step sizes of a cell: named by the released code, or found by our search."""
+    """Step sizes of a cell: named by the released code, or found by `moml reproduce search`."""
     if protocol == "strict":
-        of_k = searched().get({"untrained": "joint"}.get(name, name), {})
+        searched = json.loads(SETTINGS.read_text())["steps"]
+        of_k = searched.get({"untrained": "joint"}.get(name, name), {})
         known = {int(k): Steps(**sizes) for k, sizes in of_k.items()}
     else:
         known = NAMED["maml" if name in CONTROLS else name]

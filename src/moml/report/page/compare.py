@@ -89,8 +89,5 @@ def _tabled(group: Sequence[tuple[int, Tabled]]) -> Markup:
     caption = "The personal model of each run on its own held-out tasks."
     picture = by_known(lines, METRICS[metric], "rows", caption, bands=False)
     names = ("task", "order", "weight", "shots", "seed", "model")
-    settings = [
-        {name: run.about[name] for name in names} | (run.about.get("settings") or {})
-        for run in runs
-    ]
+    settings = [{name: run.about[name] for name in names} | run.about["settings"] for run in runs]
     return section("Together", pair(picture, *_differences(runs, settings)))

@@ -1,6 +1,5 @@
 """Read a folder for the page: a training run, a sweep, or the run of a table."""
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -10,13 +9,12 @@ from typing import NamedTuple
 
 from moml.config.config import Config, classifies, kind_of
 from moml.config.problems import Problem, Table
-from moml.errors import CheckpointError, ConfigError, DataError, MomlError, check_count
+from moml.errors import ConfigError, DataError, check_count
 from moml.methods import summary as summary
 from moml.runs.record import record_of
 from moml.storage.folder import in_use
-from moml.storage.manifest import verify
 from moml.storage.metrics import FIELDS, read
-from moml.tabular.store import read_about
+from moml.tabular.store import read_about, read_json, refused
 from moml.training.sweep import grid_of
 from moml.types import Record
 
@@ -191,20 +189,13 @@ def _state(
 
 
 def _tabled(folder: Path, name: str) -> Tabled:
-    wrong = verify(folder)
-    if wrong:
-        raise CheckpointError(f"{folder} is damaged: {wrong}")
-    try:
-        load = lambda file: json.loads((folder / file).read_text(encoding="utf-8"))
-        about, rows = read_about(folder), load("evaluation.json")
-        adapted = (folder / "index.json").exists()
-        tasks = len(load("index.json") if adapted else load("tasks.json")["ids"])
-    except MomlError:
-        raise
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise CheckpointError(f"{folder} cannot be read: {error}") from error
+    about, adapted = read_about(folder), (folder / "index.json").exists()
+    tasks_file = "index.json" if adapted else "tasks.json"
+    with refused(folder):
+        rows, tasks = (read_json(folder / file) for file in ("evaluation.json", tasks_file))
+        count = len(tasks if adapted else tasks["ids"])
     state = State("good", "personal models" if adapted else "finished")
-    return Tabled(name, folder, state, about, rows, tasks)
+    return Tabled(name, folder, state, about, rows, count)
 
 
 def named(folders: Sequence[Path]) -> list[tuple[Path, str]]:
