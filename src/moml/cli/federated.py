@@ -69,14 +69,14 @@ class Federated(ImageExperiment):
 
 def print_tables(files: list[Path]) -> None:
     """The tables of rows made earlier, one a data set, protocol and split."""
-    from moml.paper.federated.table import in_order, print_federated, split_of
+    from moml.paper.federated.table import in_order, print_federated
     from moml.storage.files import read_json
 
     rows = [row for file in files for row in read_json(file)]
     for row in rows:
         if row.get("table") != "federated":
             raise DataError(f"rows must be of table 'federated'; got {row.get('table')!r}")
-    key = lambda row: (row["dataset"], row["protocol"], split_of(row))
+    key = lambda row: (row["dataset"], row["protocol"], row["setting"]["split"])
     try:
         for place in dict.fromkeys(map(key, rows)):
             print_federated(in_order([row for row in rows if key(row) == place]))

@@ -114,11 +114,6 @@ EXTRA = {  # metrics beside the accuracy, as the table calls them
 AXES = ("k", "h", "clients")
 
 
-def split_of(row: Record) -> int:
-    """The seed of a row's split; rows that do not name it are of the usual one."""
-    return row["setting"].get("split", SPLIT)
-
-
 def cell_of(row: Record) -> tuple[int, ...]:
     """The cell of a row; sorting by it gives the table's order."""
     return (*(row["setting"][name] for name in AXES), (CONTROLS + METHODS).index(row["method"]))
@@ -134,7 +129,8 @@ def print_federated(rows: Sequence[Record]) -> None:
     """One line a cell: ours, the paper's, and what the clients' spread hides."""
     first = rows[0]
     most = max(row["setting"]["rounds"] for row in rows)
-    other = "" if split_of(first) == SPLIT else f" of split {split_of(first)}"
+    split = first["setting"]["split"]
+    other = "" if split == SPLIT else f" of split {split}"
     title = (
         f"Federated, {first['dataset']}, protocol {first['protocol']}, up to {most:,} rounds, "
         f"{first['seeds']} seeds{other}; accuracy in percent"

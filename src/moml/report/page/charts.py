@@ -90,8 +90,8 @@ def by_known(
     """Scores against the number of known samples or rows; the caption lists those far outside."""
     means = lambda one: [mean for _, mean in one.points]
     highs = lambda one: [high for _, high in one.band]
-    usual = [h for one in lines for h in highs(one) or [float(np.median(means(one)))]]
-    top = BEYOND * max(filter(math.isfinite, usual), default=0.0)
+    usual = filter(math.isfinite, [high for one in lines for high in highs(one)])
+    top = BEYOND * max(usual, default=0.0)
     series, beyond = [], []
     for one in lines:
         shown = one if bands else one._replace(band=[])
@@ -112,15 +112,15 @@ def by_known(
     x = Axis(f"known {what}", ticks=_spaced(at), show=lambda value: f"{value:.0f}")
     ranges = "; ".join(f"{o.name} {means(o)[0]:.4g} to {means(o)[-1]:.4g}" for o in lines)
     label = f"Line chart of {measure.axis} against known {what}, {at[0]} to {at[-1]}: {ranges}"
-    several, spread = len(lines) > 1, any(one.band for one in lines)
-    rows = []
-    for one in lines:
-        for i, (known, mean) in enumerate(one.points):
-            ends = (one.band[i] if one.band else (None, None)) if spread else ()
-            rows.append([known, *([one.name] if several else []), mean, *ends])
+    several = len(lines) > 1
+    rows = [
+        [known, *([one.name] if several else []), mean, *ends]
+        for one in lines
+        for (known, mean), ends in zip(one.points, one.band, strict=True)
+    ]
     rows.sort(key=lambda row: row[0])
     columns = [f"known {what}", *(["of"] if several else []), measure.axis]
-    columns += ["10 % quantile", "90 % quantile"] if spread else []
+    columns += ["10 % quantile", "90 % quantile"]
     data = table(f"{upper(measure.words)} by known {what}", columns, rows)
     return picture(series, x, y, label, caption, data)
 
