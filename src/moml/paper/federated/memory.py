@@ -35,12 +35,6 @@ class Study(NamedTuple):
     clients: int
     rounds: int
 
-    @property
-    def cell(self) -> Cell:
-        """The same as a cell of the table."""
-        name = MEMORIES[self.memory]
-        return Cell("strict", self.dataset, name, self.h, self.clients, self.k)
-
     def rule(self, shots: int, steps: int) -> float:
         """The matching rule's beta."""
         if self.memory == "restarted":
@@ -51,7 +45,8 @@ class Study(NamedTuple):
 
 def measured(study: Study, problem: Problem, seeds: int, progress: bool) -> list[Record]:
     """Rows of a study: each beta at its best eta by one half of the test, scored on the other."""
-    cell, count = study.cell, study.rounds * study.h
+    count, name = study.rounds * study.h, MEMORIES[study.memory]
+    cell = Cell("strict", study.dataset, name, study.h, study.clients, study.k)
     run = train(
         compose(cell, problem.loss), problem.loss, problem.net.init, problem.train,
         seeds=seeds, grid={"beta": BETAS, "eta": ETAS, "alpha": [ALPHA]}, iterations=count,

@@ -62,12 +62,6 @@ class Place(NamedTuple):
     noise: float
     iterations: int
 
-    def tasks(self) -> Tasks:
-        """The training tasks: the paper's 25 waves, or n of any family."""
-        if (self.family, self.n) == ("sine", 25):
-            return sine(noise=self.noise)
-        return family(self.family, jax.random.key(7), self.n, self.noise)
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -162,8 +156,12 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     bare = lambda shots: match_beta(place.k, shots, both_ways=plan.both_ways, floor=0.0)
     rule = [round(bare(shots), 4) for shots in SHOTS]
     betas = sorted({*plan.betas, *rule}, reverse=True)
+    if (place.family, place.n) == ("sine", 25):  # the paper's waves
+        tasks = sine(noise=place.noise)
+    else:
+        tasks = family(place.family, jax.random.key(7), place.n, place.noise)
     done = train(
-        "moml-v1", LOSS, NET.init, place.tasks(), seeds=plan.seeds,
+        "moml-v1", LOSS, NET.init, tasks, seeds=plan.seeds,
         grid={"beta": betas, "eta": plan.etas}, iterations=place.iterations,
         schedule=decay_at(place.iterations * 3 // 4), progress=progress, k=place.k,
         both_ways=plan.both_ways, optimizer="adam",

@@ -201,18 +201,12 @@ def fits(some: Sequence[Fit], config: Config) -> Markup:
     for fit in some:
         known, wave = f"its {config.shots} samples", f"A wave that is {fit.rank}"
         columns = {"the wave": fit.wave, "before": fit.before, "after": fit.after}
-        points = {
-            name: [
-                (a, b) for a, b in zip(fit.x.tolist(), y.tolist(), strict=True) if np.isfinite(b)
-            ]
-            for name, y in columns.items()
-        }
-        series = [
-            Series("the wave", points["the wave"], quiet=True, marks=False),
-            Series("before", points["before"], 1, marks=False),
-            Series("after", points["after"], 0, marks=False),
-            Series(known, fit.samples, 3, line=False),
-        ]
+        series = []
+        for (name, y), style in zip(columns.items(), (0, 1, 0), strict=True):
+            pairs = zip(fit.x.tolist(), y.tolist(), strict=True)
+            points = [point for point in pairs if np.isfinite(point[1])]
+            series.append(Series(name, points, style, marks=False, quiet=name == "the wave"))
+        series.append(Series(known, fit.samples, 3, line=False))
         label = (
             f"{wave} for the model, {known}, and the model before and after adapting to them: "
             f"error {fit.error:.3g}"
