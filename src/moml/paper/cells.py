@@ -13,6 +13,7 @@ from moml.algorithms.method import Method
 from moml.config.problems import one_of
 from moml.methods import method
 from moml.paper.protocols import Protocol, Steps, with_quirks
+from moml.report.figures import Curve
 from moml.training.loop import TrainingInfo
 from moml.training.rows import result_row
 from moml.training.sweep import Sweep, sweep
@@ -22,8 +23,6 @@ ALPHA = 0.01
 CONTROLS = ("untrained", "joint")
 PRINTED: list[Record] = json.loads(Path(__file__).with_name("printed.json").read_text())
 Grid = dict[str, list[float]]
-Number = int | float
-Curve = Sequence[tuple[Number, np.ndarray]]  # abscissa, one value a seed
 
 
 def choose(name: str, given: Iterable[str] | None, known: Sequence[str]) -> list[str]:

@@ -11,14 +11,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from moml.errors import DataError
-from moml.paper.cells import Number
 from moml.storage.files import write_text
 from moml.training.rows import mean_of_seeds, means_to_choose_by
 from moml.types import Record
 
-Lists = Mapping[str, Sequence[Number]]
+Lists = Mapping[str, Sequence[float | int]]
 Scores = tuple[Float[np.ndarray, "settings runs"], Bool[np.ndarray, "settings runs"]]
-Evaluate = Callable[[dict[str, Number], Lists], Scores]  # fixed values, grid -> scores, lost runs
+Evaluate = Callable[
+    [dict[str, float | int], Lists], Scores
+]  # fixed values, grid -> scores, lost runs
 
 
 def best_first(scores: Float[np.ndarray, "settings runs"], lost: np.ndarray) -> list[int]:
@@ -58,7 +59,7 @@ def search(
     return [rows[i] for i in best_first(sign * scores, lost)]
 
 
-def combinations(grid: Lists) -> list[dict[str, Number]]:
+def combinations(grid: Lists) -> list[dict[str, float | int]]:
     """All combinations of the values, the last name running fastest.
 
     >>> combinations({"eta": [0.1], "beta": [1.0, 0.5]})

@@ -12,9 +12,8 @@ from moml.algorithms.single.matching import match_beta, match_restart
 from moml.paper.cells import train
 from moml.paper.federated.cells import CARRIED, CLIENTS, TEST_STEPS, Cell, compose, decays_twice
 from moml.paper.federated.data import Problem, drawn, half, scorer
-from moml.paper.figures import heat_map, panels
 from moml.paper.search import best_first
-from moml.report.figures import save
+from moml.report.figures import heat_map, panels, save
 from moml.report.terminal import mean_std, print_table
 from moml.training.rows import result_row
 from moml.types import Record

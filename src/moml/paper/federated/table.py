@@ -10,13 +10,12 @@ from jaxtyping import Int
 from rich import box
 
 from moml.algorithms.parts.schedule import constant
-from moml.paper.cells import Curve, paper_row, train
+from moml.paper.cells import paper_row, train
 from moml.paper.federated import cells
 from moml.paper.federated.cells import CONTROLS, METHODS, SPLIT, TEST_STEPS, Cell, Protocol
 from moml.paper.federated.data import Clients, Problem, Scores, Test, reading
-from moml.paper.figures import band, panels
 from moml.paper.search import best_first
-from moml.report.figures import PALETTE, save
+from moml.report.figures import PALETTE, Curve, band, panels, save
 from moml.report.terminal import mean_std, number, print_table
 from moml.runs.client_scores import figures
 from moml.runtime.account import cost

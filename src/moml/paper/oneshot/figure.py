@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from moml.paper.figures import band
 from moml.paper.oneshot.table import Cell, Outcome, Plan
 from moml.paper.oneshot.tasks import SPLIT, Problem, episode
-from moml.report.figures import COLOURS, pyplot, save
+from moml.report.figures import COLOURS, band, pyplot, save
 from moml.training.sweep import Sweep
 from moml.types import Batch
 

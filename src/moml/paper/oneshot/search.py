@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moml.paper import search as grids
-from moml.paper.cells import ALPHA, Number
+from moml.paper.cells import ALPHA
 from moml.paper.oneshot.table import Tuned, score, train_plan, tuned_plan
 from moml.paper.oneshot.tasks import SETTINGS, problem_of
 from moml.training.sweep import Sweep
 from moml.types import Record
 
 KEYS = {"rows", "tables"}  # of the file
-Lists = dict[str, Sequence[Number]]
+Lists = dict[str, Sequence[float | int]]
 
 
 class Variant(NamedTuple):

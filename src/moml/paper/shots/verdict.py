@@ -14,9 +14,8 @@ import numpy as np
 
 from moml.algorithms.single.matching import match_beta
 from moml.errors import DataError
-from moml.paper.figures import heat_map, panels
 from moml.paper.shots.study import SHOTS, Place, Plan, Surface, tests
-from moml.report.figures import save
+from moml.report.figures import heat_map, panels, save
 from moml.training.rows import result_row
 from moml.types import Record
 

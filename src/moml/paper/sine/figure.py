@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from moml.paper.cells import Curve
-from moml.paper.figures import band, panels
 from moml.paper.sine.score import example_waves, fitted
 from moml.paper.sine.table import Outcome
-from moml.report.figures import COLOURS, Axes, save
+from moml.report.figures import COLOURS, Axes, Curve, band, panels, save
 from moml.types import Batch
 
 Waves = tuple[Batch, Batch]  # the samples adapted on, and the waves

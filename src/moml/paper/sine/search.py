@@ -12,7 +12,7 @@ from moml.algorithms.parts.schedule import constant, decay_at
 from moml.algorithms.single.matching import match_beta
 from moml.errors import ConfigError
 from moml.paper import search as grids
-from moml.paper.cells import Number, iterations_of, train
+from moml.paper.cells import iterations_of, train
 from moml.paper.sine.score import LOSS, NET, SHOTS, STEPS, VALIDATION, unseen_error
 from moml.paper.sine.table import B, N
 from moml.tasks import sine
@@ -67,7 +67,7 @@ def search(variant: Variant, k: int, *, seeds: int, budget: int) -> Found:
     iterations = iterations_of(variant.method, budget, tasks=B, n=N)
     decays = variant.method != "bspiderboost"
 
-    def evaluate(fixed: dict[str, Number], grid: grids.Lists) -> grids.Scores:
+    def evaluate(fixed: dict[str, float | int], grid: grids.Lists) -> grids.Scores:
         run = train(
             variant.method, LOSS, NET.init, sine(), seeds=seeds, grid=grid, iterations=iterations,
             schedule=decay_at(iterations * 3 // 4) if decays else constant, k=k, **variant.options,

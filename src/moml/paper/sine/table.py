@@ -12,10 +12,11 @@ from moml.algorithms.parts.schedule import constant, decay_at
 from moml.errors import ConfigError
 from moml.models.networks import MLP, Layer
 from moml.paper import cells as common
-from moml.paper.cells import CONTROLS, Curve, Grid, Training, choose, paper_row, size_of, train
+from moml.paper.cells import CONTROLS, Grid, Training, choose, paper_row, size_of, train
 from moml.paper.protocols import PROTOCOLS, Steps
 from moml.paper.sine import score
 from moml.paper.sine.score import FINAL, LOSS, NET, SHOTS, STEPS, unseen_error
+from moml.report.figures import Curve
 from moml.tasks import sine
 from moml.training.rows import result_row
 from moml.training.sweep import Sweep

@@ -21,9 +21,8 @@ from moml.algorithms.single.diagnostics import samples_of, tracking_error
 from moml.algorithms.single.theory import check_eta0, theoretical_steps
 from moml.methods import method
 from moml.paper.cells import choose
-from moml.paper.figures import panels
 from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
-from moml.report.figures import COLOURS, PALETTE, save
+from moml.report.figures import COLOURS, PALETTE, panels, save
 from moml.runtime import simulate
 from moml.training.compose import run_key
 from moml.training.loop import TrainingInfo, loop, members, side_by_side
