@@ -13,7 +13,7 @@ from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.errors import ConfigError
 from moml.methods import method
 from moml.paper.theory import study as theory
-from moml.paper.theory.logistic import LOSS, logistic, watched
+from moml.paper.theory.logistic import LOSS, Problem, logistic, watched
 from moml.paper.theory.study import LINES, LOOKS, lines_of, run_theory, squared_bias, theory_figure
 from moml.tasks.sampler import draw, fetch
 from moml.training.compose import run_key
@@ -44,6 +44,15 @@ def test_two_sums_give_the_average_of_the_iterates():
         np.testing.assert_allclose(b.before, before, rtol=1e-12)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-12), a, b.inner)
     np.testing.assert_allclose((sums[11] - sums[8]) / 3, np.mean(path[9:], axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("s2", ["independent", "shared"])
+def test_every_line_composes(s2):
+    made = Problem(logistic(jax.random.key(0)), 1.0, 1.0, lambda w: w)
+    options = {line.label: theory.compose(line, s2, made).options for line in LINES}
+    assert {name for name, of in options.items() if of.get("tasks_per_step") != 3} == {
+        "scgd", "nasa",
+    }  # fmt: skip
 
 
 def test_squared_bias_is_that_of_all_pairs_of_seeds():
