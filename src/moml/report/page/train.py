@@ -67,11 +67,8 @@ def _figures(run: Trained, done: Record, looked: Looked) -> list[tuple[str, str]
         pairs.append((name, run.measure.say(figures_of(group)[metric])))
     if "cost" in done:
         pairs.append(("sent, both ways", size(done["cost"]["down"] + done["cost"]["up"])))
-    pairs += [
-        ("training loss, last", number(done["loss"])),
-        ("samples drawn", number(done["samples"])),
-    ]
-    return [*pairs, ("iterations", number(done["iterations"]))][:4]
+    names = {"training loss, last": "loss", "samples drawn": "samples", "iterations": "iterations"}
+    return [*pairs, *((name, number(done[field])) for name, field in names.items())][:4]
 
 
 def body(run: Trained, looked: Looked) -> list[Markup]:
