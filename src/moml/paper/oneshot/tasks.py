@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from moml.algorithms.parts.adapt import gradient_steps
 from moml.data import pools
 from moml.errors import ConfigError
 from moml.models import Model, accuracy, cross_entropy, mlp
@@ -142,6 +141,10 @@ def episode(tasks: Tasks, key: Key, task: Id) -> Episode:
     return part(slice(1)), part(slice(1, None))
 
 
+def _keys(task: Id, count: int) -> Key:
+    return jax.random.split(jax.random.fold_in(jax.random.key(TEST), task), count)
+
+
 def accuracies(
     problem: Problem, adapt: Adapt, *, keeps_learning: bool = False, count: int = EPISODES
 ) -> Callable[[Meta, Hyper], Float[Array, "tasks episodes"]]:
@@ -158,7 +161,7 @@ def accuracies(
         return mine, right(mine, query)
 
     def of_task(meta: Meta, task: Id, hyper: Hyper) -> Float[Array, " episodes"]:
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(TEST), task), count)
+        keys = _keys(task, count)
         if keeps_learning:
             return jax.lax.scan(lambda now, key: answer(now, key, task, hyper), meta, keys)[1]
         alone = lambda key: answer(meta, key, task, hyper)[1]
@@ -176,14 +179,17 @@ def nearest_image(problem: Problem) -> Callable[[], Float[Array, ""]]:
 
     Squared distance of the pixels, the strict test's episodes.
     """
+    tasks = problem.test
 
-    def right(support: Batch, query: Batch) -> Float[Array, ""]:
+    def one(key: Key, task: Id) -> Float[Array, ""]:
+        support, query = episode(tasks, key, task)
         s, q = (batch.x.reshape(len(batch.x), -1) for batch in (support, query))
         near = jnp.argmin(jnp.sum(s**2, 1)[None] - 2 * q @ s.T, axis=1)
-        return 100 * jnp.mean((support.y[near] == query.y).astype(q.dtype))
+        right = support.y[near] == query.y
+        return 100 * jnp.mean(right.astype(q.dtype))
 
-    keep = gradient_steps(problem.loss)._replace(
-        apply=lambda meta, support, hyper: support, merge=lambda meta, support: support
-    )
-    each = accuracies(problem._replace(right=right), keep)
-    return jax.jit(lambda: jnp.mean(jnp.mean(each((), Hyper(eta=0.0)), axis=1)))
+    def whole() -> Float[Array, ""]:
+        of_task = lambda i: jnp.mean(jax.lax.map(lambda key: one(key, i), _keys(i, EPISODES)))
+        return jnp.mean(jax.vmap(of_task)(jnp.arange(tasks.n or 0, dtype=jnp.int32)))
+
+    return jax.jit(whole)
