@@ -38,10 +38,15 @@ def test_help_needs_no_jax(arguments):
         assert COMMANDS[name] in text
 
 
-def test_a_version_and_lists_of_methods_and_data_sets_need_no_jax():
-    for arguments in (["--version"], ["methods"], ["data", "list"]):
+def test_a_version_and_the_list_of_data_sets_need_no_jax():
+    for arguments in (["--version"], ["data", "list"]):
         found, out = loaded("from moml.cli import main; main()", *arguments)
         assert found == [] and out
+
+
+def test_the_list_of_methods_needs_no_more_than_jax():
+    found, out = loaded("from moml.cli import main; main()", "methods")
+    assert found == ["jax", "optax"] and len(out.splitlines()) == len(moml.methods.METHODS)
 
 
 def test_the_table_of_commands_says_what_the_commands_say():

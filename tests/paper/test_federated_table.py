@@ -12,11 +12,11 @@ from moml.algorithms.federated.rounds import rounds
 from moml.cli import main
 from moml.data.images.arrays import by_class
 from moml.models import cross_entropy
+from moml.paper.cells import printed
 from moml.paper.federated import data as federated_data
-from moml.paper.federated import figure as federated_figure
+from moml.paper.federated import table as federated_table
 from moml.paper.federated.cells import (
     GRIDS,
-    PRINTED,
     PROTOCOLS,
     Cell,
     cells,
@@ -25,9 +25,9 @@ from moml.paper.federated.cells import (
     rounds_in,
     with_quirks,
 )
-from moml.paper.federated.data import drawn, half, problem_of, reading, scorer
+from moml.paper.federated.data import drawn, half, problem_of, reading, scorer, scores_of
 from moml.paper.federated.released import bare_mlp, builder, stale_pfedme
-from moml.paper.federated.table import picked, run_cell, scores_of
+from moml.paper.federated.table import picked, run_cell
 from moml.runs.client_scores import figures
 from moml.tasks.sampler import draw, fetch
 from moml.training.rows import means_to_choose_by
@@ -200,7 +200,7 @@ def test_fine_tuning_by_hand(problem):
     meta = jax.vmap(problem.net.init)(jax.random.split(jax.random.key(0), 1))
     loss, net = cross_entropy(problem.net.predict), problem.net
     on_span, plain = (
-        scorer(net, loss, problem.test, given, PROTOCOLS[name], steps=3)(meta, jnp.array([0.5]))
+        scorer(problem, problem.test, given, PROTOCOLS[name], steps=3)(meta, jnp.array([0.5]))
         for name in ("released", "strict")
     )
     by_hand, grad = np.zeros((1, 2, 4)), jax.jit(jax.grad(loss))
@@ -302,14 +302,18 @@ def test_mnist_has_more_images_in_the_released_code(images):
 
 
 def test_printed_figures_and_rounds():
-    assert PRINTED["cifar10"]["localmoml"][4, 4] == (66.16, 1.03)
-    assert PRINTED["cifar100"]["pfedme"][10, 20] == (50.95, 1.19)
-    assert Cell("strict", "cifar10", "fedavg", 4, 4).printed == (None, None)
+    row = {"table": "federated", "metric": "accuracy"}
+    found = lambda data, name, h, clients, k=5: printed(
+        row | {"dataset": data, "method": name, "setting": {"h": h, "clients": clients, "k": k}}
+    )
+    assert found("cifar10", "localmoml", 4, 4) == (66.16, 1.03, None)
+    assert found("cifar100", "pfedme", 10, 20) == (50.95, 1.19, None)
+    assert found("cifar10", "fedavg", 4, 4) == (None, None, None)
     assert rounds_in(Cell("paper", "mnist", "pfedme", 10, 4), 10_000) == 1_000
     assert rounds_in(Cell("released", "mnist", "pfedme", 10, 4), 10_000) == 10_000
     assert rounds_in(Cell("released", "mnist", "local", 10, 4), 10_000) == 800
     assert rounds_in(Cell("released", "mnist", "untrained", 10, 4), 10_000) == 0
-    assert Cell("strict", "cifar10", "localmoml", 4, 4, k=1).printed == (None, None)
+    assert found("cifar10", "localmoml", 4, 4, k=1) == (None, None, None)
     eta = lambda t: float(decays_twice(400)(HYPER, jnp.array(t)).eta)
     found = [eta(t) / 0.001 for t in (0, 199, 200, 299, 300)]
     assert found == pytest.approx([1, 1, 0.1, 0.1, 0.01])
@@ -398,11 +402,11 @@ def test_rows_of_an_earlier_command_are_kept(monkeypatch, tmp_path, images, caps
 
 def test_a_curve_of_one_point_is_seen(monkeypatch, problem):
     seen = []
-    monkeypatch.setattr(federated_figure, "save", lambda figure, path: seen.append(figure) or path)
+    monkeypatch.setattr(federated_table, "save", lambda figure, path: seen.append(figure) or path)
     (cell,) = cells("released", "cifar10", [2], [4], ["fedavg"])
     test = scores_of(problem, cell.switches, 1)
     outcome = run_cell(cell, problem, test, seeds=1, budget=3, progress=False)
-    federated_figure.accuracy_curves([outcome], Path("curves"))
+    federated_table.accuracy_curves([outcome], Path("curves"))
     (line,) = seen[0].axes[0].lines
     assert len(line.get_xdata()) == 1 and line.get_marker() == "o"
 

@@ -13,9 +13,8 @@ from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.errors import ConfigError
 from moml.methods import method
 from moml.paper.theory import study as theory
-from moml.paper.theory.figure import LOOKS, theory_figure
-from moml.paper.theory.logistic import LOSS, logistic, watched
-from moml.paper.theory.study import LINES, run_theory, squared_bias
+from moml.paper.theory.logistic import LOSS, Problem, logistic, watched
+from moml.paper.theory.study import LINES, LOOKS, lines_of, run_theory, squared_bias, theory_figure
 from moml.tasks.sampler import draw, fetch
 from moml.training.compose import run_key
 from moml.types import Hyper
@@ -47,6 +46,15 @@ def test_two_sums_give_the_average_of_the_iterates():
     np.testing.assert_allclose((sums[11] - sums[8]) / 3, np.mean(path[9:], axis=0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("s2", ["independent", "shared"])
+def test_every_line_composes(s2):
+    made = Problem(logistic(jax.random.key(0)), 1.0, 1.0, lambda w: w)
+    options = {line.label: theory.compose(line, s2, made).options for line in LINES}
+    assert {name for name, of in options.items() if of.get("tasks_per_step") != 3} == {
+        "scgd", "nasa",
+    }  # fmt: skip
+
+
 def test_squared_bias_is_that_of_all_pairs_of_seeds():
     grads = np.random.default_rng(0).normal(size=(2, 4, 3))
     pairs = [grads[0, i] @ grads[0, j] for i in range(4) for j in range(4) if i != j]
@@ -62,20 +70,19 @@ def small():
     chosen = ["moml-v1", "moml-v1-scheduled", "moml-v2-theoretical"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "jit", quick_jit)
-        result = run_theory(
-            full=False,
-            seeds=2,
-            progress=False,
-            on_row=seen.append,
-            plan={0.002: 320, 0.0005: 320},
-            methods=chosen,
-        )
-    assert seen == result.rows
-    return result
+        plan = {0.002: 320, 0.0005: 320}
+        found = run_theory(lines_of(chosen), plan, seeds=2, progress=False, done=seen.append)
+    assert seen == found
+    return found
 
 
-def test_rows_have_the_form_of_all_tables(small):
-    for row in small.rows:
+@pytest.fixture(scope="module")
+def rows(small):
+    return [row for measured in small for row in theory.rows_of(measured)]
+
+
+def test_rows_have_the_form_of_all_tables(rows):
+    for row in rows:
         assert list(row) == ROW.split()
         assert (row["table"], row["dataset"], row["seeds"], row["lost"]) == (
             "theory",
@@ -86,8 +93,8 @@ def test_rows_have_the_form_of_all_tables(small):
         assert {"k", "eta", "beta", "s2"} == set(row["setting"])
         assert row["protocol"] == {"independent": "paper", "shared": "strict"}[row["setting"]["s2"]]
         assert row["mean"] > 0 or row["metric"] == "squared_bias"
-    json.dumps(small.rows, allow_nan=False)
-    of = lambda **want: [r for r in small.rows if all(r[name] == want[name] for name in want)]
+    json.dumps(rows, allow_nan=False)
+    of = lambda **want: [r for r in rows if all(r[name] == want[name] for name in want)]
     assert len(of(metric="gap_at_average")) == 3 * 2 * 2  # methods, etas, S2
     drawn = {r["samples"] for r in of(protocol="paper") if r["setting"]["eta"] == 0.002}
     assert max(drawn) < 1.15 * min(drawn)  # all lines alike, but for rounding
@@ -108,16 +115,16 @@ def test_the_floor_is_that_of_the_average_of_the_last_quarter(small):
         float(exact(jnp.asarray(w), hyper).gap)
         for w in (*path[249::10], np.mean(path[240:], axis=0))
     ]
-    m = small.measured[0]
+    m = small[0]
     got = [m.readings[name][1] for name in ("gap_at_average", "mean_gap")]
     np.testing.assert_allclose(got, [gaps[-1], np.mean(gaps[:-1])], rtol=1e-9)
     assert m.curve[-1, 1] == m.readings["gap_at_average"][1]
     assert (m.line.label, m.iterations, m.samples[-1]) == ("moml-v1", 320, 320 * 9)
 
 
-def test_the_schedule_of_beta(small):
-    rows = [r for r in small.rows if r["method"] == "moml-v1-scheduled"]
-    betas = {r["setting"]["eta"]: r["setting"]["beta"] for r in rows}
+def test_the_schedule_of_beta(rows):
+    mine = [r for r in rows if r["method"] == "moml-v1-scheduled"]
+    betas = {r["setting"]["eta"]: r["setting"]["beta"] for r in mine}
     np.testing.assert_allclose([betas[0.002], betas[0.0005]], [0.02, 0.02 * 4 ** (-2 / 3)])
 
 
@@ -129,12 +136,12 @@ def test_both_pictures_are_written(small, tmp_path):
 
 
 def test_a_lost_seed_is_counted_and_left_out(small):
-    m = small.measured[0]
+    m = small[0]
     lost = {name: np.array([np.nan, 3.0]) for name in m.readings}
     row = theory.rows_of(m._replace(readings=lost))[0]
     assert (row["lost"], row["mean"], row["std"]) == (1, 3.0, 0.0)
 
 
 def test_an_unknown_method_is_named():
-    with pytest.raises(ConfigError, match=r"methods must be of maml, moml-v1.*; got 'mamml'"):
-        run_theory(full=False, seeds=1, progress=False, methods=["mamml"])
+    with pytest.raises(ConfigError, match=r"methods must be one of maml, moml-v1.*; got 'mamml'"):
+        lines_of(["mamml"])

@@ -1,6 +1,6 @@
 import pytest
 
-from moml.report.terminal.table_scores import print_scores, verdict
+from moml.report.terminal import print_scores, verdict
 
 MODELS = ("personal", "pooled", "per-task", "shrunken-mean")
 

@@ -1,8 +1,6 @@
 """`moml demo`, `moml methods`."""
 
-import ast
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import moml
@@ -26,19 +24,19 @@ class Demo:
 
 def demo(command: Demo) -> None:
     """Train and score the methods, print the table, write the picture."""
-    from moml.paper.sine.demo import ENTRIES, row_of, run_entry
     from moml.paper.sine.figure import curves_and_fits
     from moml.paper.sine.score import example_waves, fitted
-    from moml.report.terminal.rows import print_rows
+    from moml.paper.sine.table import ENTRIES, run_entry
+    from moml.report.terminal import print_rows
     from moml.storage.files import write_json
 
     iterations = check_count("iterations", command.iterations)
     seeds = check_count("seeds", command.seeds)
     folder, rows_file = places(command.out, command.json)
     trained, rows = {}, []
-    for entry in ENTRIES:
-        trained[entry.label] = run_entry(entry, iterations=iterations, seeds=seeds, progress=True)
-        rows.append(row_of(entry, trained[entry.label]))
+    for label in ENTRIES:
+        trained[label], row = run_entry(label, iterations=iterations, seeds=seeds, progress=True)
+        rows.append(row)
         write_json(rows, rows_file)
     waves = example_waves(1, 400)
     picture = curves_and_fits(
@@ -59,30 +57,5 @@ class Methods:
 
 def methods(command: Methods) -> None:
     """Print a line for each method."""
-    for name, line in summaries().items():
-        print(f"{name:<14}{line}")
-
-
-def summaries() -> dict[str, str]:
-    """First lines of the methods' docstrings, read from the sources: importing them takes a second.
-
-    >>> summaries()["fo-maml"]
-    'First-order MAML: MAML with J_A = I.'
-    """
-    found, texts = {}, {}
-    for node in _parsed("moml.methods").body:
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("moml.algorithms"):
-            for made in _parsed(str(node.module)).body:
-                if isinstance(made, ast.FunctionDef):
-                    texts[made.name] = (ast.get_docstring(made) or "").partition("\n")[0]
-        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):  # METHODS
-            for key, value in zip(node.value.keys, node.value.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
-                    found[str(key.value)] = texts[value.id]
-    return found
-
-
-@cache
-def _parsed(module: str) -> ast.Module:
-    path = Path(moml.__file__).parents[1].joinpath(*module.split(".")).with_suffix(".py")
-    return ast.parse(path.read_text(encoding="utf-8"))
+    for name in moml.methods.METHODS:
+        print(f"{name:<14}{moml.methods.summary(name)}")

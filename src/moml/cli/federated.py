@@ -41,8 +41,7 @@ class Federated(ImageExperiment):
             return print_tables(self.rows)
         from moml.paper.federated import table
         from moml.paper.federated.cells import cells
-        from moml.paper.federated.data import images_of, problem_of
-        from moml.paper.federated.figure import accuracy_curves, print_federated
+        from moml.paper.federated.data import images_of, problem_of, scores_of
 
         todo = {
             (data, name): cells(
@@ -58,26 +57,26 @@ class Federated(ImageExperiment):
             if data not in images:
                 images = {data: images_of(data, self.data_dir)}  # of one data set at a time
             problem = problem_of(*images[data], data, mine[0].switches, self.split)
-            test = table.scores_of(problem, mine[0].switches, self.seeds)
+            test = scores_of(problem, mine[0].switches, self.seeds)
             run_cell = lambda cell, problem=problem, test=test: table.run_cell(
                 cell, problem, test, seeds=self.seeds, budget=self.rounds, progress=True
             )
             outcomes = rows.run(mine, run_cell)
-            print_federated([row for one in outcomes for row in one.rows])
-            pictures.append(accuracy_curves(outcomes, rows.folder / f"{name}-{data}"))
+            table.print_federated([row for one in outcomes for row in one.rows])
+            pictures.append(table.accuracy_curves(outcomes, rows.folder / f"{name}-{data}"))
         rows.finish(*pictures)
 
 
 def print_tables(files: list[Path]) -> None:
     """The tables of rows made earlier, one a data set, protocol and split."""
-    from moml.paper.federated.figure import in_order, print_federated, split_of
+    from moml.paper.federated.table import in_order, print_federated
     from moml.storage.files import read_json
 
     rows = [row for file in files for row in read_json(file)]
     for row in rows:
         if row.get("table") != "federated":
             raise DataError(f"rows must be of table 'federated'; got {row.get('table')!r}")
-    key = lambda row: (row["dataset"], row["protocol"], split_of(row))
+    key = lambda row: (row["dataset"], row["protocol"], row["setting"]["split"])
     try:
         for place in dict.fromkeys(map(key, rows)):
             print_federated(in_order([row for row in rows if key(row) == place]))

@@ -35,7 +35,7 @@ class Oneshot(ImageExperiment):
         """Train and test every cell; rows are on disk after each of them."""
         from moml.paper.oneshot import table, tasks
         from moml.paper.oneshot.figure import oneshot_figures, title_of
-        from moml.report.terminal.rows import print_accuracies
+        from moml.report.terminal import print_accuracies
 
         todo: dict[tuple[str, str, int], list[Cell]] = {}
         for data in self.dataset:

@@ -28,9 +28,10 @@ class Sine(Experiment):
 
     def run(self) -> None:
         """Train and test every cell; rows are on disk after each of them."""
+        from moml.paper.cells import printed
         from moml.paper.sine import table
         from moml.paper.sine.figure import table_figures
-        from moml.report.terminal.rows import print_beside_paper
+        from moml.report.terminal import print_beside_paper
 
         todo = {name: table.cells(name, self.k, self.methods) for name in self.protocol}
         rows, pictures = self.start("reproduce-sine"), []
@@ -39,9 +40,9 @@ class Sine(Experiment):
         )
         outcomes = {name: rows.run(cells, run_cell) for name, cells in todo.items()}
         for name, mine in outcomes.items():
-            speed, printed = [one.ms for one in mine], [one.cell.printed[2] for one in mine]
             table_rows = [one.rows[0] for one in mine]
-            print_beside_paper(table_rows, f"Sine, protocol {name}", speed, printed)
+            speed, theirs = [one.ms for one in mine], [printed(row)[2] for row in table_rows]
+            print_beside_paper(table_rows, f"Sine, protocol {name}", speed, theirs)
             pictures += table_figures(mine, rows.folder)
         rows.finish(*pictures)
 
@@ -148,23 +149,19 @@ class Theory(Experiment):
     def run(self) -> None:
         """Measure every line; rows are on disk after each of them."""
         from moml.paper.theory import study
-        from moml.paper.theory.figure import theory_figure
-        from moml.report.terminal.rows import print_settings
+        from moml.report.terminal import print_settings
 
         plan = study.FULL if self.full else study.QUICK
         if self.iterations is not None:
             plan = dict.fromkeys(plan, self.iterations)
-        study.check_lines(self.methods)
-        rows = self.start("reproduce-theory")
-        result = study.run_theory(
-            full=self.full, seeds=self.seeds, progress=True, on_row=lambda row: rows.add([row]),
-            plan=plan, methods=self.methods,
-        )  # fmt: skip
+        lines, rows = study.lines_of(self.methods), self.start("reproduce-theory")
+        done = lambda measured: rows.add(study.rows_of(measured))
+        found = study.run_theory(lines, plan, seeds=self.seeds, progress=True, done=done)
         for metric, title in study.TITLES.items():
             chosen = [row for row in rows.all if row["metric"] == metric]
             if chosen:
                 print_settings(chosen, title)
-        rows.finish(theory_figure(result, rows.folder / "theory"))
+        rows.finish(study.theory_figure(found, rows.folder / "theory"))
 
 
 Table = (

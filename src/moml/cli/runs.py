@@ -112,8 +112,7 @@ def _report(
     folder: Path,
     spent: "dict[str, int] | None" = None,
 ) -> None:
-    from moml.report.terminal.clients import cost_line, print_clients
-    from moml.report.terminal.rows import print_rows
+    from moml.report.terminal import cost_line, print_clients, print_rows
     from moml.storage.files import write_json
 
     (print_clients if "group" in rows[0]["setting"] else print_rows)(rows, title)

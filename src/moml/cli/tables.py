@@ -133,7 +133,7 @@ def adapt(command: Adapt) -> None:
 
 def report(rows: "list[Record]", target: str, file: Path | None) -> None:
     """Print the scores, and write their rows to a file if there is one."""
-    from moml.report.terminal.table_scores import print_scores, verdict
+    from moml.report.terminal import print_scores, verdict
     from moml.storage.files import write_json
 
     print_scores(rows, target)

@@ -1,7 +1,9 @@
 """What the cells of all tables share: the choice of methods, their composition, one training."""
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,17 +12,17 @@ from jaxtyping import PyTree
 from moml.algorithms.method import Method
 from moml.config.problems import one_of
 from moml.methods import method
-from moml.paper.protocols import Protocol, Steps
-from moml.paper.released import eta_of, with_quirks
+from moml.paper.protocols import Protocol, Steps, with_quirks
+from moml.report.figures import Curve
 from moml.training.loop import TrainingInfo
+from moml.training.rows import result_row
 from moml.training.sweep import Sweep, sweep
-from moml.types import Hyper, Loss, Meta
+from moml.types import Hyper, Loss, Meta, Record
 
 ALPHA = 0.01
 CONTROLS = ("untrained", "joint")
+PRINTED: list[Record] = json.loads(Path(__file__).with_name("printed.json").read_text())
 Grid = dict[str, list[float]]
-Number = int | float
-Curve = Sequence[tuple[Number, np.ndarray]]  # abscissa, one value a seed
 
 
 def choose(name: str, given: Iterable[str] | None, known: Sequence[str]) -> list[str]:
@@ -34,6 +36,28 @@ def choose(name: str, given: Iterable[str] | None, known: Sequence[str]) -> list
     return [each for each in known if given is None or each in given]
 
 
+def printed(row: Record) -> tuple[float | None, ...]:
+    """Mean, standard deviation and milliseconds per iteration in the paper; None where it has none.
+
+    >>> maml = {"table": "sine", "dataset": "sine", "method": "maml", "metric": "test_error"}
+    >>> printed(maml | {"setting": {"k": 1, "eta": 0.001}})
+    (0.889, 0.021, 1.713)
+    """
+    names = ("table", "dataset", "method", "metric")
+    for known in PRINTED:
+        same = all(known[name] == row[name] for name in names)
+        if same and known["setting"].items() <= row["setting"].items():
+            return known["mean"], known["std"], known["ms"]
+    return None, None, None
+
+
+def paper_row(**about: Any) -> Record:
+    """A result row beside what the paper prints."""
+    row = result_row(**about)
+    mean, std, _ = printed(row)
+    return row | {"paper_mean": mean, "paper_std": std}
+
+
 def compose(name: str, loss: Loss, p: Protocol, **options: Any) -> Method:
     """The method of a row under a protocol; both controls are MAML, `joint` with alpha = 0."""
     if name == "nasa":  # it visits all n tasks
@@ -45,9 +69,10 @@ def compose(name: str, loss: Loss, p: Protocol, **options: Any) -> Method:
 
 def step_sizes(name: str, chosen: Method, steps: Steps, p: Protocol) -> Grid:
     """The step sizes of a row under a protocol that its method has, as a grid of one setting."""
-    alpha = 0.0 if name == "joint" else ALPHA
-    sizes = {"eta": eta_of(name, steps, p), "beta": steps.beta, "gamma": steps.gamma}
-    sizes["alpha"] = alpha
+    through = p.through_average and name in ("moml-v1", "nasa", "localmoml")
+    eta = steps.eta * (steps.beta if through else 1.0)  # the gradient runs through v1's average
+    sizes = {"eta": eta, "beta": steps.beta, "gamma": steps.gamma}
+    sizes["alpha"] = 0.0 if name == "joint" else ALPHA
     return {name: [value] for name, value in sizes.items() if hasattr(chosen.hyper, name)}
 
 

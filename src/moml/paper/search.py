@@ -11,14 +11,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from moml.errors import DataError
-from moml.paper.cells import Number
 from moml.storage.files import write_text
 from moml.training.rows import mean_of_seeds, means_to_choose_by
 from moml.types import Record
 
-Lists = Mapping[str, Sequence[Number]]
+Lists = Mapping[str, Sequence[float | int]]
 Scores = tuple[Float[np.ndarray, "settings runs"], Bool[np.ndarray, "settings runs"]]
-Evaluate = Callable[[dict[str, Number], Lists], Scores]  # fixed values, grid -> scores, lost runs
+Evaluate = Callable[
+    [dict[str, float | int], Lists], Scores
+]  # fixed values, grid -> scores, lost runs
 
 
 def best_first(scores: Float[np.ndarray, "settings runs"], lost: np.ndarray) -> list[int]:
@@ -31,13 +32,9 @@ def best_first(scores: Float[np.ndarray, "settings runs"], lost: np.ndarray) -> 
 
 
 def search(
-    grid: Lists,
-    evaluate: Evaluate,
-    *,
-    swept: Collection[str],
-    sign: int = 1,
+    grid: Lists, evaluate: Evaluate, *, swept: Collection[str], sign: int = 1,
     on_row: Callable[[Record], None] = lambda row: None,
-) -> list[Record]:
+) -> list[Record]:  # fmt: skip
     """Score every setting of a grid on validation tasks, and rank them.
 
     `evaluate` trains the settings of a grid side by side; that is for the names in `swept`, each
@@ -62,7 +59,7 @@ def search(
     return [rows[i] for i in best_first(sign * scores, lost)]
 
 
-def combinations(grid: Lists) -> list[dict[str, Number]]:
+def combinations(grid: Lists) -> list[dict[str, float | int]]:
     """All combinations of the values, the last name running fastest.
 
     >>> combinations({"eta": [0.1], "beta": [1.0, 0.5]})

@@ -15,12 +15,9 @@ NAMES = 40  # classes whose names are legible
 
 
 def split_figure(
-    y: ArrayLike,
-    rows: Sequence[np.ndarray],
-    path: Path,
-    names: Sequence[str] | None = None,
+    y: ArrayLike, rows: Sequence[np.ndarray], path: Path, names: Sequence[str] | None = None,
     title: str = "",
-) -> Path:
+) -> Path:  # fmt: skip
     """Clients across, classes down, the rows of each client above; written as PNG and SVG.
 
     Up to 100 clients are dots in their own order, area by rows. More are columns, dark where there

@@ -18,7 +18,6 @@ def result_row(
     values: ArrayLike | Sequence[float | None],
     lost: Bool[np.ndarray, " seeds"] | None = None,
     protocol: str = "strict",
-    printed: Sequence[float | None] = (None, None),
     samples: int,
     iterations: int,
     seconds: float | None = None,
@@ -31,8 +30,6 @@ def result_row(
         The metric, one number a seed; None or a number that is not finite marks a lost seed.
     lost
         Further seeds to leave out of the mean, because their training diverged.
-    printed
-        Mean and standard deviation in the paper; longer sequences are cut.
 
     Returns
     -------
@@ -59,8 +56,8 @@ def result_row(
         "values": [None if out else float(x) for x, out in zip(numbers, gone, strict=True)],
         "seeds": len(numbers),
         "lost": int(gone.sum()),
-        "paper_mean": printed[0],
-        "paper_std": printed[1],
+        "paper_mean": None,  # the tables of the paper have their own, see moml.paper.cells
+        "paper_std": None,
         "samples": samples,
         "iterations": iterations,
         "seconds": None if seconds is None else round(seconds, 2),

@@ -1,4 +1,4 @@
-"""The federated table: its protocols, settings and printed figures, its cells, their methods."""
+"""The federated table: its protocols and settings, its cells, their methods."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -71,60 +71,17 @@ _PLAIN = {"alpha": _ALPHAS, "eta": (0.02, 0.03, 0.05)}
 _MEMORY = {"alpha": _ALPHAS, "eta": (0.03,), "beta": (0.3, 0.5, 0.7)}
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "untrained": {"alpha": (0.003, *_ALPHAS, 0.1)},
-    "local": _PLAIN,
-    "fedavg": _PLAIN,
-    "per-fedavg": _PLAIN,
-    "localmoml": _MEMORY,
-    "localmoml-carried": _MEMORY,
-    "pfedme": _PLAIN,
+    **dict.fromkeys(("local", "fedavg", "per-fedavg", "pfedme"), _PLAIN),
+    **dict.fromkeys(("localmoml", "localmoml-carried"), _MEMORY),
 }
-
-
-class Setting(NamedTuple):
-    """A data set of the table."""
-
-    train: int  # a, images of a class, see `half_and_half`
-    test: int
-    grouped: bool = False  # its classes are the data set's groups
-
-
-SETTINGS = {
-    "mnist": Setting(68, 34),
-    "cifar10": Setting(68, 34),
-    "cifar100": Setting(68, 15, grouped=True),
-}
-
+TRAIN = 68  # a of the training images, see `half_and_half`
+TEST = {"mnist": 34, "cifar10": 34, "cifar100": 15}  # that of a data set's test images
 CONTROLS = ("untrained", "local", "fedavg")
 CARRIED = "localmoml-carried"  # a memory that clients keep between rounds; not in the paper's table
 METHODS = ("per-fedavg", "localmoml", CARRIED, "pfedme")
 
-# Accuracy in percent as printed: data set -> method -> (H, clients a round) -> (mean, std).
-_AXES = ((4, 4), (4, 20), (10, 4), (10, 20))
-_TABLE = {
-    "mnist": {
-        "per-fedavg": ((91.63, 0.80), (92.19, 0.72), (94.05, 0.37), (94.81, 0.28)),
-        "localmoml": ((91.62, 0.82), (92.21, 0.73), (94.17, 0.44), (94.83, 0.28)),
-        "pfedme": ((91.52, 0.94), (92.08, 0.67), (94.10, 0.21), (94.36, 0.28)),
-    },
-    "cifar10": {
-        "per-fedavg": ((63.81, 0.93), (64.44, 1.00), (66.25, 1.55), (67.10, 2.72)),
-        "localmoml": ((66.16, 1.03), (66.87, 1.08), (68.33, 1.60), (68.06, 1.77)),
-        "pfedme": ((63.22, 1.26), (62.68, 1.25), (64.80, 2.92), (65.66, 2.27)),
-    },
-    "cifar100": {
-        "per-fedavg": ((50.65, 1.31), (50.92, 1.31), (52.55, 1.38), (53.37, 1.30)),
-        "localmoml": ((54.00, 1.10), (54.39, 0.78), (56.35, 0.92), (56.45, 1.49)),
-        "pfedme": ((49.64, 0.83), (49.25, 1.06), (51.61, 1.32), (50.95, 1.19)),
-    },
-}
-PRINTED = {
-    data: {name: dict(zip(_AXES, row, strict=True)) for name, row in rows.items()}
-    for data, rows in _TABLE.items()
-}
 
-
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One figure of the table."""
 
     protocol: str
@@ -140,12 +97,6 @@ class Cell:
         """The protocol's switches."""
         return PROTOCOLS[self.protocol]
 
-    @property
-    def printed(self) -> tuple[float | None, float | None]:
-        """The paper's mean and standard deviation."""
-        found = PRINTED[self.dataset].get(self.method, {}) if self.k == K else {}
-        return found.get((self.h, self.clients), (None, None))
-
 
 def cells(
     protocol: str, dataset: str, h: list[int], clients: list[int], methods: list[str] | None,
@@ -153,11 +104,13 @@ def cells(
 ) -> list[Cell]:  # fmt: skip
     """The cells of one data set under a protocol, in the table's order."""
     choose("protocol", [protocol], [*PROTOCOLS])
-    choose("dataset", [dataset], [*SETTINGS])
+    choose("dataset", [dataset], [*TEST])
     p = PROTOCOLS[protocol]
     chosen = choose("methods", methods, CONTROLS + METHODS)
-    if p.reused and CARRIED in (methods or ()):
-        raise ConfigError(f"{protocol} has no {CARRIED}: its one draw a round leaves no memory")
+    if p.reused and CARRIED in chosen:
+        if methods is not None:
+            raise ConfigError(f"{protocol} has no {CARRIED}: its one draw a round leaves no memory")
+        chosen.remove(CARRIED)
     unit = GPUS if p.stratified else 1
     for each in clients:
         if each > CLIENTS or each % unit:
@@ -165,11 +118,7 @@ def cells(
             whole = f"{allowed} {CLIENTS // unit * unit}"
             raise ConfigError(f"{protocol}: clients_per_round must be {whole}; got {each}")
     axes = itertools.product(k or [K], h, clients, chosen)
-    return [
-        Cell(protocol, dataset, name, one, each, size, split)
-        for size, one, each, name in axes
-        if not (p.reused and name == CARRIED)
-    ]
+    return [Cell(protocol, dataset, name, h, b, k, split) for k, h, b, name in axes]
 
 
 def compose(cell: Cell, loss: Loss) -> Method:
@@ -177,19 +126,17 @@ def compose(cell: Cell, loss: Loss) -> Method:
     p, name = cell.switches, cell.method
     queries = p.queries if p.queries != K else cell.k
     shape: Record = {"n": CLIENTS, "tasks_per_step": cell.clients, "local_steps": cell.h}
-    shape["k"] = cell.k
-    curvature = "exact" if p.exact else "first-order"
-    personal = {"curvature": curvature, "independent_hessian": p.independent_hessian}
-    whole = shape | {"k": cell.k + queries}  # without query: support and query as one
-    options = {
-        "localmoml": shape | personal | {"restart_samples": cell.k},
-        "localmoml-carried": shape | personal | {"carried": True},
-        "pfedme": whole | {"prox": p.prox, "prox_steps": p.prox_steps},
-        "fedavg": whole,
-        "local": whole | {"tasks_per_step": CLIENTS},
-    }
-    known = {CARRIED: "localmoml", "local": "fedavg", "untrained": "per-fedavg"}.get(name, name)
-    chosen = method(known, loss, **options.get(name, shape | personal))
+    personal: Record = {"k": cell.k, "independent_hessian": p.independent_hessian}
+    personal["curvature"] = "exact" if p.exact else "first-order"
+    whole: Record = {"k": cell.k + queries}  # without query: support and query as one
+    known, options = {
+        "localmoml": ("localmoml", personal | {"restart_samples": cell.k}),
+        CARRIED: ("localmoml", personal | {"carried": True}),
+        "pfedme": ("pfedme", whole | {"prox": p.prox, "prox_steps": p.prox_steps}),
+        "fedavg": ("fedavg", whole),
+        "local": ("fedavg", whole | {"tasks_per_step": CLIENTS}),
+    }.get(name, ("per-fedavg", personal))
+    chosen = method(known, loss, **shape | options)
     if name == "local":
         return chosen._replace(algorithm=alone(loss, chosen.algorithm.needs, cell.h))
     needs = chosen.algorithm.needs
@@ -202,8 +149,7 @@ def with_quirks(chosen: Method, cell: Cell) -> Method:
     p = cell.switches
     if not p.reused or cell.method == "local":
         return chosen
-    build = builder(chosen.name, p.prox, p.prox_steps)
-    scale = 255.0 if p.unscaled_restart else 1.0
+    build, scale = builder(chosen.name, p.prox, p.prox_steps), 255.0 if p.unscaled_restart else 1.0
     made = one_draw(build, chosen.algorithm.needs, cell.h, restart_scale=scale)
     return chosen._replace(algorithm=made)
 
@@ -232,9 +178,9 @@ def decays_twice(iterations: int) -> Schedule:
     >>> [round(at(t), 3) for t in (49, 50, 75)]
     [1.0, 0.1, 0.01]
     """
-    marks = (iterations // 2, iterations * 3 // 4)
 
     def schedule(hyper: Hyper, step: Int[Array, ""]) -> Hyper:
+        marks = (iterations // 2, iterations * 3 // 4)
         first, second = (jnp.where(step < at, 1.0, 0.1) for at in marks)
         eta = jnp.asarray(hyper.eta)
         return hyper._replace(eta=eta * (first * second).astype(eta.dtype))

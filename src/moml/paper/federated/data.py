@@ -1,6 +1,7 @@
 """The clients of the federated table: who trains on what, what each is tested on, the scores."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +15,12 @@ from moml.data.images.sets import load
 from moml.data.split.partition import half_and_half
 from moml.errors import DataError
 from moml.models import Model, accuracy, cross_entropy, masked_mean, mlp, shifted
-from moml.paper.federated.cells import CLIENTS, SETTINGS, SPLIT, K, Protocol
+from moml.paper.federated.cells import CLIENTS, SPLIT, TEST, TEST_STEPS, TRAIN, K, Protocol
 from moml.paper.federated.released import bare_mlp, flat, picked, span_logits
 from moml.tasks.clients import from_rows, unit
 from moml.types import Batch, Loss, Meta, Params, Tasks
 
-TEST, TEST_QUERIES = 31, 10  # seed of what a test draws; images of the released test
+SEED, TEST_QUERIES = 31, 10  # seed of what a test draws; images of the released test
 HIDDEN, MORE_MNIST = 40, 168  # both hidden layers of the MLP; a of the protocols with `more_mnist`
 Rows = list[np.ndarray]
 
@@ -53,21 +54,21 @@ class Drawn(NamedTuple):
 def images_of(name: str, folder: Path | None) -> tuple[Images, Images]:
     """Training and test images, CIFAR-100's by superclass."""
     both = load(name, "train", folder), load(name, "test", folder)
-    return (by_group(both[0]), by_group(both[1])) if SETTINGS[name].grouped else both
+    return (by_group(both[0]), by_group(both[1])) if name == "cifar100" else both
 
 
 def problem_of(train: Images, test: Images, name: str, p: Protocol, split: int = SPLIT) -> Problem:
     """The paper's split of these images, drawn from a seed, under a protocol's switches."""
-    setting = SETTINGS[name]
-    a = MORE_MNIST if p.more_mnist and name == "mnist" else setting.train
-    mine = half_and_half(train.y, CLIENTS, a, split)
-    pool = lambda part, rows: Pool(jnp.asarray(part.x), jnp.asarray(part.y, jnp.int32), rows)
+    more_mnist = p.more_mnist and name == "mnist"
+    mine = half_and_half(train.y, CLIENTS, MORE_MNIST if more_mnist else TRAIN, split)
+    pool = lambda x, y, rows: Pool(jnp.asarray(x), jnp.asarray(y, jnp.int32), rows)
     unseen = None
     if p.unseen:  # other clients of the same kinds, of images that nobody trains on
         free = np.setdiff1d(np.arange(len(train.y)), np.concatenate(mine))
-        others = half_and_half(train.y[free], CLIENTS, setting.test, split + 1)
-        used = [free[rows] for rows in others]
-        unseen = pool(*_kept(train, used))
+        others = half_and_half(train.y[free], CLIENTS, TEST[name], split + 1)
+        used, at = np.unique(free[np.concatenate(others)], return_inverse=True)
+        ends = np.cumsum([len(rows) for rows in others])[:-1]
+        unseen = pool(train.x[used], train.y[used], np.split(at, ends))
     sizes = (int(np.prod(train.x.shape[1:])), HIDDEN, HIDDEN, len(train.names))
     net = bare_mlp(*sizes) if p.bare_elu else mlp(*sizes)
     if p.standardised:
@@ -75,18 +76,11 @@ def problem_of(train: Images, test: Images, name: str, p: Protocol, split: int =
         net = shifted(net, float(own.mean()), float(own.std()))
     return Problem(
         train=from_rows(train.x, np.asarray(train.y, np.int32), mine),
-        test=pool(test, half_and_half(test.y, CLIENTS, setting.test, split)),
+        test=pool(test.x, test.y, half_and_half(test.y, CLIENTS, TEST[name], split)),
         unseen=unseen,
         net=net,
         loss=cross_entropy(net.predict),
     )
-
-
-def _kept(images: Images, rows: Rows) -> tuple[Images, Rows]:
-    """Only the images that somebody owns."""
-    used, at = np.unique(np.concatenate(rows), return_inverse=True)
-    ends = np.cumsum([len(mine) for mine in rows])[:-1]
-    return images._replace(x=images.x[used], y=images.y[used]), np.split(at, ends)
 
 
 def half(rows: Rows, which: int) -> Rows:
@@ -107,7 +101,7 @@ def drawn(rows: Rows, seeds: int, *, few: bool, salt: int = 0, shots: int = K) -
     query = np.zeros((seeds, len(rows), width), np.int32)
     mask = np.zeros(query.shape, bool)
     for seed in range(seeds):
-        generator = np.random.default_rng([TEST, salt, seed])
+        generator = np.random.default_rng([SEED, salt, seed])
         for i, mine in enumerate(rows):
             order = generator.permutation(mine)
             asked = order[shots : shots + width]
@@ -120,6 +114,11 @@ def drawn(rows: Rows, seeds: int, *, few: bool, salt: int = 0, shots: int = K) -
 Rate, Rates = Float[Array, ""], Float[Array, " members"]  # of fine-tuning
 AT_ONCE = 8  # members scored side by side
 Curves = Float[np.ndarray, "members clients steps"]  # accuracy before, and after each step
+Scores = dict[str, Curves]  # the test of a name -> all members' clients
+# models, fine-tuning rates, whether each client has its own model -> scores
+Test = Callable[[Meta, Rates, bool], Scores]
+Score = Callable[[Params], Float[Array, ""]]
+Tuning = tuple[Params, Callable[[Params], Params], Score]  # start, gradient, accuracy
 
 
 class Clients(NamedTuple):
@@ -129,38 +128,20 @@ class Clients(NamedTuple):
     after: Float[np.ndarray, "members clients"]
 
 
-def tuning(
-    grad: Callable[[Params], Params],
-    right: Callable[[Params], Float[Array, ""]],
-    start: Params,
-    *,
-    steps: int,
-    rate: Rate,
-) -> Float[Array, " points"]:
-    """The accuracy before, and after each of `steps` steps p <- p - rate grad(p)."""
-
-    def step(p: Params, _: None) -> tuple[Params, Float[Array, ""]]:
-        p = jax.tree.map(lambda p, g: p - rate * g, p, grad(p))
-        return p, right(p)
-
-    after = jax.lax.scan(step, start, length=steps)[1]
-    return jnp.concatenate([right(start)[None], after])
-
-
 def scorer(
-    net: Model, loss: Loss, pool: Pool, rows: Drawn, p: Protocol, *, steps: int, own: bool = False
-) -> Callable[[Meta, Rates], Curves]:
+    problem: Problem, pool: Pool, rows: Drawn, p: Protocol, *, steps: int
+) -> Callable[..., Curves]:
     """Models and rates of all members -> what each of their clients scores, step by step.
 
-    Members are settings x seeds, the seeds running faster; with `own`, a model of each client.
+    Members are settings x seeds, the seeds running faster. With a third argument, `own=True`, the
+    models have an axis of clients.
     """
-    right = accuracy(net.predict)
+    loss, right = problem.loss, accuracy(problem.net.predict)
 
-    def plain(meta: Meta, support: Batch, query: Batch, rate: Rate) -> Float[Array, " points"]:
-        grad = lambda p: jax.grad(loss)(p, support)
-        return tuning(grad, lambda p: right(p, query), meta, steps=steps, rate=rate)
+    def plain(meta: Meta, support: Batch, query: Batch) -> Tuning:
+        return meta, lambda p: jax.grad(loss)(p, support), lambda p: right(p, query)
 
-    def on_span(meta: Meta, support: Batch, query: Batch, rate: Rate) -> Float[Array, " points"]:
+    def on_span(meta: Meta, support: Batch, query: Batch) -> Tuning:
         x = jnp.concatenate([flat(support.x), flat(query.x)])
         shots = len(support.y)
         mark = (jnp.arange(len(x)) < shots).astype(x.dtype)
@@ -171,31 +152,61 @@ def scorer(
             best = jnp.argmax(logits(params)[shots:], axis=-1).astype(query.y.dtype)
             return 100 * masked_mean((best == query.y).astype(x.dtype), query.mask)
 
-        return tuning(lambda q: jax.grad(few)(q, mark), hits, start, steps=steps, rate=rate)
-
-    one = on_span if p.bare_elu else plain
+        return start, lambda p: jax.grad(few)(p, mark), hits
 
     def client(meta: Meta, at: Drawn, rate: Rate) -> Float[Array, " points"]:
+        """The accuracy before, and after each of `steps` steps p <- p - rate grad(p)."""
         fetch = lambda rows: unit(pool.x[rows])
+        support = Batch(fetch(at.support), pool.y[at.support])
         query = Batch(fetch(at.query), pool.y[at.query], at.mask)
-        return one(meta, Batch(fetch(at.support), pool.y[at.support]), query, rate)
+        start, grad, hits = (on_span if p.bare_elu else plain)(meta, support, query)
+
+        def step(p: Params, _: None) -> tuple[Params, Float[Array, ""]]:
+            p = jax.tree.map(lambda p, g: p - rate * g, p, grad(p))
+            return p, hits(p)
+
+        after = jax.lax.scan(step, start, length=steps)[1]
+        return jnp.concatenate([hits(start)[None], after])
 
     fixed = jax.tree.map(jnp.asarray, rows)
 
-    def member(given: tuple[Meta, Int[Array, ""], Rate]) -> Float[Array, "clients points"]:
-        meta, seed, rate = given
-        at = jax.tree.map(lambda x: x[seed], fixed)
-        return jax.vmap(client, (0 if own else None, 0, None))(meta, at, rate)
+    @partial(jax.jit, static_argnames="own")
+    def program(meta: Meta, rates: Rates, own: bool) -> Float[Array, "members clients points"]:
+        def member(given: tuple[Meta, Int[Array, ""], Rate]) -> Float[Array, "clients points"]:
+            meta, seed, rate = given
+            at = jax.tree.map(lambda x: x[seed], fixed)
+            return jax.vmap(client, (0 if own else None, 0, None))(meta, at, rate)
 
-    @jax.jit
-    def program(meta: Meta, rates: Rates) -> Float[Array, "members clients points"]:
         seeds = jnp.arange(len(rates), dtype=jnp.int32) % len(fixed.support)
         return jax.lax.map(member, (meta, seeds, rates), batch_size=AT_ONCE)
 
-    return lambda meta, rates: np.asarray(program(meta, rates))
+    return lambda meta, rates, own=False: np.asarray(program(meta, rates, own=own))
 
 
 def reading(curves: Curves, steps: int | None) -> Clients:
     """Before, and after so many steps of fine-tuning; None: the mean over all steps."""
     after = curves[..., 1:].mean(axis=-1) if steps is None else curves[..., steps]
     return Clients(curves[..., 0], after)
+
+
+def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
+    """Models and fine-tuning rates of all members -> what their clients score, compiled once.
+
+    Where every client has its own model, those that never took part have none.
+    """
+
+    def program(pool: Pool, rows: Rows, salt: int) -> Callable[..., Curves]:
+        few = drawn(rows, seeds, few=p.few_queries, salt=salt)
+        return scorer(problem, pool, few, p, steps=TEST_STEPS)
+
+    test = problem.test
+    programs = {"seen": program(test, half(test.rows, 1) if p.tuned else test.rows, 2)}
+    if p.tuned:
+        programs["tuning"] = program(test, half(test.rows, 0), 1)
+    if problem.unseen is not None:
+        programs["unseen"] = program(problem.unseen, problem.unseen.rows, 0)
+    return lambda meta, rates, own: {
+        name: score(meta, jnp.asarray(rates), own)
+        for name, score in programs.items()
+        if not (own and name == "unseen")
+    }

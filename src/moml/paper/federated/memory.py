@@ -12,9 +12,9 @@ from moml.algorithms.single.matching import match_beta, match_restart
 from moml.paper.cells import train
 from moml.paper.federated.cells import CARRIED, CLIENTS, TEST_STEPS, Cell, compose, decays_twice
 from moml.paper.federated.data import Problem, drawn, half, scorer
-from moml.paper.figures import heat_map, panels, print_table
 from moml.paper.search import best_first
-from moml.report.figures import save
+from moml.report.figures import heat_map, panels, save
+from moml.report.terminal import mean_std, print_table
 from moml.training.rows import result_row
 from moml.types import Record
 
@@ -34,12 +34,6 @@ class Study(NamedTuple):
     clients: int
     rounds: int
 
-    @property
-    def cell(self) -> Cell:
-        """The same as a cell of the table."""
-        name = MEMORIES[self.memory]
-        return Cell("strict", self.dataset, name, self.h, self.clients, self.k)
-
     def rule(self, shots: int, steps: int) -> float:
         """The matching rule's beta."""
         if self.memory == "restarted":
@@ -50,7 +44,8 @@ class Study(NamedTuple):
 
 def measured(study: Study, problem: Problem, seeds: int, progress: bool) -> list[Record]:
     """Rows of a study: each beta at its best eta by one half of the test, scored on the other."""
-    cell, count = study.cell, study.rounds * study.h
+    count, name = study.rounds * study.h, MEMORIES[study.memory]
+    cell = Cell("strict", study.dataset, name, study.h, study.clients, study.k)
     run = train(
         compose(cell, problem.loss), problem.loss, problem.net.init, problem.train,
         seeds=seeds, grid={"beta": BETAS, "eta": ETAS, "alpha": [ALPHA]}, iterations=count,
@@ -61,9 +56,7 @@ def measured(study: Study, problem: Problem, seeds: int, progress: bool) -> list
 
     def accuracy(which: int, shots: int) -> Float[np.ndarray, "betas etas seeds steps"]:
         rows = drawn(half(problem.test.rows, which), seeds, few=False, salt=which + 1, shots=shots)
-        score = scorer(
-            problem.net, problem.loss, problem.test, rows, cell.switches, steps=TEST_STEPS
-        )
+        score = scorer(problem, problem.test, rows, cell.switches, steps=TEST_STEPS)
         return score(run.meta, run.hyper.alpha).mean(axis=1).reshape(*shape, -1)
 
     found = []
@@ -76,55 +69,50 @@ def measured(study: Study, problem: Problem, seeds: int, progress: bool) -> list
                 "clients": study.clients, "rounds": study.rounds, "eta": ETAS[at], "alpha": ALPHA,
                 "rule": round(study.rule(shots, steps), 3),
             }  # fmt: skip
-            row = result_row(
+            found.append(result_row(
                 table="federated-memory", dataset=study.dataset, setting=setting,
                 method=cell.method, metric="accuracy", values=seen[i, at, :, steps],
                 lost=lost[i, at], samples=run.samples, iterations=count,
-            )  # fmt: skip
-            found.append(row)
+            ))  # fmt: skip
     return found
 
 
 class Verdict(NamedTuple):
-    """One K, memory, number of shots and of steps: the best beta, the rule's, and none."""
+    """The rows of the best beta, of the beta nearest to the rule's, and of no memory."""
 
-    method: str
-    k: int
-    steps: int
-    shots: int
-    best: Record  # rows
-    rule: Record  # of the beta nearest to the rule's
+    best: Record
+    rule: Record
     none: Record
 
 
 def verdicts(rows: Sequence[Record]) -> Iterator[Verdict]:
-    """What the rows of some studies show, for each K, memory, shots and steps."""
+    """What the rows of some studies show, for each method, K, number of steps and of shots."""
     key = lambda row: (row["method"], *(row["setting"][name] for name in ("k", "steps", "shots")))
-    for names, group in itertools.groupby(sorted(rows, key=key), key):
+    for _, group in itertools.groupby(sorted(rows, key=key), key):
         mine = [row for row in group if row["mean"] is not None]
         if not mine:
             continue
         log = lambda row: abs(np.log(row["setting"]["beta"] / row["setting"]["rule"]))
-        most = max(mine, key=lambda row: row["mean"])
-        none = next((row for row in mine if row["setting"]["beta"] == 1), most | {"mean": None})
-        method, k, steps, shots = names
-        yield Verdict(method, k, steps, shots, most, min(mine, key=log), none)
+        best = max(mine, key=lambda row: row["mean"])
+        none = next((row for row in mine if row["setting"]["beta"] == 1), best | {"mean": None})
+        yield Verdict(best, min(mine, key=log), none)
 
 
 def print_memory(rows: Sequence[Record]) -> None:
     """One line a K, memory, number of steps and of shots: the best beta, the rule's, and none."""
     first = rows[0]
     title = f"Memory among clients, {first['dataset']}, {first['setting']['rounds']:,} rounds, "
-    names = ("K", "steps", "shots", "best beta", "accuracy", "rule", "taken", "accuracy", "beta 1")
-    beta = lambda row: f"{row['setting']['beta']:g}"
-    number = lambda row: "-" if row["mean"] is None else f"{row['mean']:.1f} ± {row['std']:.1f}"
-    lines = [
-        (v.method, v.k, v.steps, v.shots, beta(v.best), number(v.best),
-         f"{v.rule['setting']['rule']:.2g}", beta(v.rule), number(v.rule), number(v.none))
-        for v in verdicts(rows)
-    ]  # fmt: skip
     title += f"{first['seeds']} seeds; accuracy in percent"
-    print_table(title, ("method", *names), lines)
+    columns = ["method", "K", "steps", "shots", "best beta", "accuracy"]
+    columns += ["rule", "taken", "accuracy", "beta 1"]
+    beta = lambda row: f"{row['setting']['beta']:g}"
+    number = lambda row: mean_std(row["mean"], row["std"], ".1f")
+    lines = [
+        (best["method"], *(best["setting"][name] for name in ("k", "steps", "shots")), beta(best),
+         number(best), f"{rule['setting']['rule']:.2g}", beta(rule), number(rule), number(none))
+        for best, rule, none in verdicts(rows)
+    ]  # fmt: skip
+    print_table(title, columns, lines, no_wrap=columns)
 
 
 def memory_figure(rows: Sequence[Record], path: Path) -> Path:
@@ -140,11 +128,9 @@ def memory_figure(rows: Sequence[Record], path: Path) -> Path:
             betas, shots = (list(dict.fromkeys(axis)) for axis in zip(*at, strict=True))
             means = np.array([[at[b, s]["mean"] for s in shots] for b in betas], float)
             below = np.nanmax(means, axis=0) - means
-            text = lambda b, s, means=means: (
-                "lost" if np.isnan(means[b, s]) else f"{means[b, s]:.1f}"
-            )
+            texts = np.where(np.isnan(means), "lost", np.char.mod("%.1f", means))
             rule = [at[betas[0], s]["setting"]["rule"] for s in shots]
-            image = heat_map(axes, below, betas, shots, rule, most=10, text=text)
+            image = heat_map(axes, below, betas, shots, rule, most=10, texts=texts)
             word = "step" if steps == 1 else "steps"
             axes.set_title(f"{name}, K = {k}, {steps} {word}", fontsize=9)
             axes.set(xlabel="shots at test", ylabel="β (1: no memory)")

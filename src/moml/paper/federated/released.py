@@ -11,10 +11,10 @@ first-order gradients; not for exact curvature.
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float
 
@@ -89,60 +89,39 @@ def picked(logits: Logits, y: Array) -> Loss:
     return loss
 
 
-class Round(NamedTuple):
-    """What a round leaves at a client: the images of its draw, and (c, upper layers)."""
-
-    images: Float[Array, "rows inputs"]
-    local: Layers
-    loss: Float[Array, ""]
-
-
-def client_round(
-    build: Callable[[Loss], Update], h: int, restart_scale: float
-) -> Callable[[Layers, Task, Hyper], Round]:
-    """A client's round where one draw serves all H steps, run on the span of that draw.
-
-    `build` makes the update of a loss; a method without query gets support and query as one.
-    """
-
-    def run(meta: Layers, task: Task, hyper: Hyper) -> Round:
-        parts = [part for part in (task.support, task.query) if part is not None]
-        x, y = [flat(part.x) for part in parts], [part.y for part in parts]
-        if task.restart is not None:
-            x.append(restart_scale * flat(task.restart.x))  # 255: the slip, pixels as they are
-            y.append(task.restart.y)
-        images = jnp.concatenate(x)
-        local, logits = span_logits(meta, images)
-        ends = [sum(len(part) for part in x[:i]) for i in range(len(x) + 1)]
-        at = jnp.arange(len(images))
-        mark = lambda i: ((at >= ends[i]) & (at < ends[i + 1])).astype(images.dtype)
-        again = lambda part: jnp.broadcast_to(part, (h, *part.shape))
-        marks = Task(
-            support=again(mark(0)),
-            query=None if task.query is None else again(mark(1)),
-            restart=None if task.restart is None else mark(len(x) - 1),
-        )
-        done = build(picked(logits, jnp.concatenate(y)))(local, (), marks, None, hyper)
-        return Round(images, done.meta, done.loss)
-
-    return run
-
-
 def one_draw(
     build: Callable[[Loss], Update], need: SampleSpec, h: int, *, restart_scale: float = 1.0
 ) -> Algorithm:
-    """Rounds of such clients; the server's mean is taken on the span too.
+    """Rounds where one draw serves all H steps of a client, run on the span of that draw.
 
-    W <- 1/B sum_i (W + x_i' c_i) = W + x' c / B,  over the images of all clients
+    `build` makes the update of a loss; a method without query gets support and query as one. The
+    server's mean is taken on the span too, over the images of all clients:
+
+    W <- 1/B sum_i (W + x_i' c_i) = W + x' c / B
     """
-    run = client_round(build, h, restart_scale)
+
+    def client(meta: Layers, task: Task, hyper: Hyper) -> tuple[Array, Layers, Float[Array, ""]]:
+        """The images of the draw, (c, upper layers) after the round, and the loss."""
+        parts = {name: part for name, part in task._asdict().items() if part is not None}
+        x = {name: flat(part.x) for name, part in parts.items()}
+        if "restart" in x:
+            x["restart"] = restart_scale * x["restart"]  # 255: the slip, pixels as they are
+        images = jnp.concatenate([*x.values()])
+        local, logits = span_logits(meta, images)
+        owner = np.repeat([*parts], [len(rows) for rows in x.values()])
+        mark = lambda name: jnp.asarray(owner == name, images.dtype)
+        again = lambda part: jnp.broadcast_to(part, (h, *part.shape))
+        marks = {name: mark(name) if name == "restart" else again(mark(name)) for name in parts}
+        loss = picked(logits, jnp.concatenate([part.y for part in parts.values()]))
+        done = build(loss)(local, (), Task(**marks), None, hyper)
+        return images, done.meta, done.loss
 
     def step(state: RoundState, visit: TaskBatch, hyper: Hyper) -> tuple[RoundState, Info]:
-        done = jax.vmap(lambda task: run(state.meta, task, hyper))(visit.task)
-        x, c = (part.reshape(-1, part.shape[-1]) for part in (done.images, done.local[0]))
-        meta = (state.meta[0] + x.T @ c / need.tasks, *mean(done.local[1:]))
-        moved = norm(optax.tree.sub(state.meta, meta))
-        return RoundState(meta, ()), Info(mean(done.loss), moved)
+        each = jax.vmap(lambda task: client(state.meta, task, hyper))(visit.task)
+        images, (coordinates, *rest), losses = each
+        x, c = (part.reshape(-1, part.shape[-1]) for part in (images, coordinates))
+        meta = (state.meta[0] + x.T @ c / need.tasks, *mean(rest))
+        return RoundState(meta, ()), Info(mean(losses), norm(optax.tree.sub(state.meta, meta)))
 
     first = lambda params, hyper: RoundState(params, ())
     return Algorithm(first, step, need._replace(visits=None), iterations=h)
@@ -170,11 +149,9 @@ def stale_pfedme(loss: Loss, prox: float, prox_steps: int) -> Update:
 def builder(name: str, prox: float, prox_steps: int) -> Callable[[Loss], Update]:
     """A method's client update, first-order, as a function of the loss."""
     one_step = lambda loss: gradient_steps(loss, 1, curvature=first_order)
-    match name:
-        case "per-fedavg":
-            return lambda loss: per_fedavg_update(loss, one_step(loss))
-        case "localmoml":
-            return lambda loss: localmoml_update(loss, one_step(loss))
-        case "pfedme":
-            return lambda loss: stale_pfedme(loss, prox, prox_steps)
-    return fedavg_update
+    return {
+        "per-fedavg": lambda loss: per_fedavg_update(loss, one_step(loss)),
+        "localmoml": lambda loss: localmoml_update(loss, one_step(loss)),
+        "pfedme": lambda loss: stale_pfedme(loss, prox, prox_steps),
+        "fedavg": fedavg_update,
+    }[name]

@@ -1,29 +1,28 @@
-"""The paper's third table: federated image classification, 50 clients, beside its controls."""
+"""The paper's third table: federated image classification, 50 clients; its rows and its picture."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
+from rich import box
 
 from moml.algorithms.parts.schedule import constant
-from moml.paper.cells import Curve, train
+from moml.paper.cells import paper_row, train
 from moml.paper.federated import cells
-from moml.paper.federated.cells import TEST_STEPS, Cell, Protocol
-from moml.paper.federated.data import Clients, Curves, Problem, Rates, drawn, half, reading, scorer
+from moml.paper.federated.cells import CONTROLS, METHODS, SPLIT, TEST_STEPS, Cell, Protocol
+from moml.paper.federated.data import Clients, Problem, Scores, Test, reading
 from moml.paper.search import best_first
+from moml.report.figures import PALETTE, Curve, band, panels, save
+from moml.report.terminal import mean_std, number, print_table
 from moml.runs.client_scores import figures
 from moml.runtime.account import cost
 from moml.training.compose import init_key
-from moml.training.rows import result_row
-from moml.types import Meta, Record
+from moml.types import Record
 
 EVERY, POINTS = 50, 10  # rounds between two scores (released); scores of a run (the others)
-Scores = dict[str, Curves]  # the test of a name -> all members' clients
-# models, fine-tuning rates, whether each client has its own model -> scores
-Test = Callable[[Meta, Rates, bool], Scores]
 
 
 class Outcome(NamedTuple):
@@ -76,10 +75,9 @@ def run_cell(
         unseen = figures(*pick.of(scores, "unseen"))
         metrics |= {f"{name}_unseen": values for name, values in unseen.items()}
     rows = [
-        result_row(
+        paper_row(
             table="federated", dataset=cell.dataset, setting=setting, method=cell.method,
             protocol=cell.protocol, metric=name, values=values, lost=run.lost[pick.members],
-            printed=cell.printed if name == "accuracy" else (None, None),
             samples=run.samples, iterations=count * cell.h, seconds=done.seconds,
         )
         for name, values in metrics.items()
@@ -106,25 +104,81 @@ def picked(scores: Sequence[Scores], lost: np.ndarray, seeds: int, p: Protocol) 
     return Pick(first, np.nanargmax(means, axis=0) if p.best_round else last, steps)
 
 
-def scores_of(problem: Problem, p: Protocol, seeds: int) -> Test:
-    """Models and fine-tuning rates of all members -> what their clients score, compiled once.
+NAMES = ("per-fedavg", "localmoml", "pfedme", "fedavg", "localmoml-carried")
+COLOURS = dict(zip(NAMES, PALETTE, strict=False)) | {"untrained": "#777777", "local": "#aaaaaa"}
+EXTRA = {  # metrics beside the accuracy, as the table calls them
+    "accuracy_before": "before", "worst_decile": "worst", "spread": "spread",
+    "accuracy_unseen": "unseen",
+}  # fmt: skip
+AXES = ("k", "h", "clients")
 
-    Where every client has its own model, those that never took part have none.
-    """
-    few = lambda rows, salt: drawn(rows, seeds, few=p.few_queries, salt=salt)
-    rows = problem.test.rows
-    parts = {"tuning": half(rows, 0), "seen": half(rows, 1)} if p.tuned else {"seen": rows}
-    given = {name: (problem.test, few(parts[name], 2 - (name == "tuning"))) for name in parts}
-    if problem.unseen is not None:
-        given["unseen"] = (problem.unseen, few(problem.unseen.rows, 0))
-    programs = {
-        (name, own): scorer(problem.net, problem.loss, pool, rows, p, steps=TEST_STEPS, own=own)
-        for name, (pool, rows) in given.items()
-        for own in (False, True)
-        if not own or name != "unseen"
-    }
-    return lambda meta, rates, own: {
-        name: program(meta, jnp.asarray(rates))
-        for (name, kind), program in programs.items()
-        if kind == own
-    }
+
+def cell_of(row: Record) -> tuple[int, ...]:
+    """The cell of a row; sorting by it gives the table's order."""
+    return (*(row["setting"][name] for name in AXES), (CONTROLS + METHODS).index(row["method"]))
+
+
+def in_order(rows: Sequence[Record]) -> list[Record]:
+    """Rows of several runs in the table's order; of a cell that was run twice, the later one."""
+    last = {(*cell_of(row), row["metric"]): row for row in rows}
+    return [last[key] for key in sorted(last)]
+
+
+def print_federated(rows: Sequence[Record]) -> None:
+    """One line a cell: ours, the paper's, and what the clients' spread hides."""
+    first = rows[0]
+    most = max(row["setting"]["rounds"] for row in rows)
+    split = first["setting"]["split"]
+    other = "" if split == SPLIT else f" of split {split}"
+    title = (
+        f"Federated, {first['dataset']}, protocol {first['protocol']}, up to {most:,} rounds, "
+        f"{first['seeds']} seeds{other}; accuracy in percent"
+    )
+    extra = [name for name in EXTRA if any(row["metric"] == name for row in rows)]
+    shared: dict[str, tuple[str, ...]] = {"K H B": AXES, "α η β": ("alpha", "eta", "beta")}
+    if any("stopped" in row["setting"] for row in rows):
+        shared["stop steps"] = ("stopped", "steps")
+    mean = {(cell_of(row), row["metric"]): number(row["mean"], ".1f") for row in rows}
+
+    def line(row: Record) -> list[str]:
+        cell, setting = cell_of(row), row["setting"]
+        lost = f"{mean[cell, 'accuracy']}, {row['lost']} lost"
+        return [
+            row["method"],
+            *(" ".join(number(setting.get(n), "g") for n in names) for names in shared.values()),
+            lost if row["lost"] else mean_std(row["mean"], row["std"], ".1f"),
+            mean_std(row["paper_mean"], row["paper_std"], ".1f"),
+            *(mean.get((cell, name), "-") for name in extra),
+        ]
+
+    columns = ("method", *shared, "ours", "printed", *(EXTRA[name] for name in extra))
+    lines = [line(row) for row in rows if row["metric"] == "accuracy"]
+    look = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
+    print_table(title, columns, lines, no_wrap=columns, **look)
+
+
+def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:
+    """Above against rounds, below against bytes: a column an H and B, a band over seeds."""
+    by_panel: dict[tuple[int, ...], list[Outcome]] = {}
+    for one in outcomes:
+        by_panel.setdefault((one.cell.k, one.cell.h, one.cell.clients), []).append(one)
+    figure, grid = panels(2, len(by_panel), (4.6 * len(by_panel) + 1, 6.6), sharey=True)
+    for column, ((k, h, clients), mine) in zip(grid.T, by_panel.items(), strict=True):
+        for one in mine:
+            colour, label = COLOURS[one.cell.method], one.cell.method
+            mark = "o" if len(one.curve) == 1 else ""  # a line of one point would not be seen
+            for axes, scale in zip(column, (1.0, one.bytes_a_round / 1e6), strict=True):
+                if one.bytes_a_round:
+                    scaled = [(done * scale, values) for done, values in one.curve]
+                    band(axes, scaled, colour, label, marker=mark)
+                else:  # nothing is sent: a level
+                    axes.axhline(one.rows[0]["mean"], color=colour, linestyle=":", label=label)
+        column[0].set_title(f"K = {k}, H = {h}, {clients} clients a round", fontsize=10)
+        column[0].set(xlabel="rounds")
+        column[1].set(xlabel="megabytes over the network, both ways")
+        column[0].legend(frameon=False, fontsize=8)
+    for row in grid:
+        row[0].set_ylabel("accuracy, %")
+    cell = outcomes[0].cell
+    figure.suptitle(f"{cell.dataset}, protocol {cell.protocol}; bands: all seeds", fontsize=10)
+    return save(figure, path)

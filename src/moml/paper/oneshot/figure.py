@@ -6,11 +6,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
-from moml.paper.figures import band
-from moml.paper.oneshot.table import Cell, Outcome, answers
+from moml.paper.oneshot.table import Cell, Outcome, Plan
 from moml.paper.oneshot.tasks import SPLIT, Problem, episode
-from moml.report.figures import COLOURS, pyplot, save
+from moml.report.figures import COLOURS, band, pyplot, save
+from moml.training.sweep import Sweep
+from moml.types import Batch
 
 SHOWN = ("moml", "protonet-tuned", "moml-v1", "maml", "joint-tuned", "untrained")
 GOOD, BAD = "#009e73", "#d55e00"
@@ -20,31 +22,37 @@ def title_of(cell: Cell) -> str:
     """What a table is about, and what a guess would score."""
     where = f"{cell.dataset}, images {cell.images}, {cell.setting.ways} ways"
     where += "" if cell.split == SPLIT else f", split {cell.split}"
-    return f"One-shot, {where} (chance {cell.chance:g} %), protocol {cell.protocol}"
+    return f"One-shot, {where} (chance {100 / cell.setting.ways:g} %), protocol {cell.protocol}"
 
 
 def oneshot_figures(outcomes: Sequence[Outcome], problem: Problem, folder: Path) -> list[Path]:
     """All pictures that these outcomes allow."""
     cell, pictures = outcomes[0].cell, []
     name = f"{cell.dataset}-{cell.images}" + ("" if cell.split == SPLIT else f"-{cell.split}")
-    released = {one.cell.method: one for one in outcomes if one.cell.protocol == "released"}
-    curves = {
-        method: one.scores.mean(axis=1)
-        for method, one in released.items()
-        if one.scores.shape[2] > 1
-    }
+    curves, others = {}, {}
+    for one in outcomes:
+        if one.cell.protocol != "released" and one.trained:
+            others[one.cell.method] = one.trained
+        elif one.cell.protocol == "released" and one.scores.shape[2] > 1:
+            curves[one.cell.method] = one.scores.mean(axis=1)
     if curves:
         pictures.append(learned_in_the_test(curves, cell, folder / f"released-{name}"))
-    others = {
-        one.cell.method: one for one in outcomes if one.cell.protocol != "released" and one.run
-    }
     chosen = [method for method in SHOWN if method in others][:3]
     if chosen:
         support, query = episode(problem.test, jax.random.key(2), jnp.zeros((), jnp.int32))
-        predicted = {method: answers(others[method], support, query, problem) for method in chosen}
+        predicted = {name: answers(*others[name], support, query, problem) for name in chosen}
         images = (np.asarray(support.x), np.asarray(query.x))
         pictures.append(one_episode(images, predicted, folder / f"episode-{name}"))
     return pictures
+
+
+def answers(
+    plan: Plan, run: Sweep, support: Batch, query: Batch, problem: Problem
+) -> Int[np.ndarray, " queries"]:
+    """The classes that seed 0 predicts for the queries of one episode, after adapting."""
+    meta, hyper = jax.tree.map(lambda leaf: leaf[0], (run.meta, run.hyper))
+    mine = plan.test.merge(meta, plan.test.apply(meta, support, hyper))
+    return np.asarray(jnp.argmax(problem.net.predict(mine, query.x), axis=-1))
 
 
 def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path) -> Path:
@@ -58,8 +66,9 @@ def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path
         line = {"linestyle": (0, (1, 2)), "zorder": 9, "linewidth": 2.2} if control else {}
         alpha = 0.12 if control or len(curves) < 4 else 0.0
         band(axes, list(enumerate(smooth, start=1)), colour, label, alpha=alpha, **line)
-    axes.axhline(cell.chance, color="#999999", linewidth=1)
-    axes.text(100, cell.chance + 0.7, "a guess", color="#777777", fontsize=8, ha="right")
+    chance = 100 / cell.setting.ways
+    axes.axhline(chance, color="#999999", linewidth=1)
+    axes.text(100, chance + 0.7, "a guess", color="#777777", fontsize=8, ha="right")
     axes.set(
         xlabel="episode of a test task, no reset in between", ylabel="accuracy, %", ylim=(0, None)
     )

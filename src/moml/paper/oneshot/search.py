@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from moml.paper import search as grids
-from moml.paper.cells import ALPHA, Number
+from moml.paper.cells import ALPHA
 from moml.paper.oneshot.table import Tuned, score, train_plan, tuned_plan
 from moml.paper.oneshot.tasks import SETTINGS, problem_of
 from moml.training.sweep import Sweep
 from moml.types import Record
 
 KEYS = {"rows", "tables"}  # of the file
-Lists = dict[str, Sequence[Number]]
+Lists = dict[str, Sequence[float | int]]
 
 
 class Variant(NamedTuple):
@@ -52,6 +52,10 @@ VARIANTS = {
     "cifar100": _variants(SHORT, SMALL, {"inner_steps": [5], "alpha": [0.1, 0.5]}),
 }
 FOLDS = {"omniglot": 1, "cifar100": 2}
+CHOSEN_ON = {
+    "omniglot": "10 tasks of classes that no task of the table has, 100 episodes each",
+    "cifar100": "2 times 3 held-out training tasks, 14 trained on, 100 episodes",
+}
 
 
 def search_row(
@@ -62,9 +66,7 @@ def search_row(
     began = time.monotonic()
     variant = VARIANTS[dataset][row]
     rows = content.setdefault("rows", {}).setdefault(dataset, {})
-    base = variant.base
-    if row == "moml-memory" and "moml" in rows:
-        base = Tuned(**rows["moml"])
+    base = Tuned(**rows["moml"]) if row == "moml-memory" and "moml" in rows else variant.base
     problems = [problem_of(pool, SETTINGS[dataset], fold=i) for i in range(FOLDS[dataset])]
     runs: dict[tuple[int, Tuned], Sweep] = {}
 
@@ -78,12 +80,12 @@ def search_row(
             other = {name: values for name, values in plan.grid.items() if name not in grid}
             plan = plan._replace(grid={**grid, **other})
             if (fold, trained) not in runs:
-                runs[fold, trained] = train_plan(plan, problem, seeds=seeds, progress=False).run
+                runs[fold, trained] = train_plan(plan, problem, seeds).run
             run = runs[fold, trained]
             found.append((score(plan, run, problem).mean(axis=(1, 2)), run.lost))
         by_setting = lambda part: np.concatenate([x.reshape(-1, seeds) for x in part], axis=1)
-        right, lost = map(by_setting, zip(*found, strict=True))
-        return right, lost
+        right, lost = zip(*found, strict=True)
+        return by_setting(right), by_setting(lost)
 
     chosen = lambda found: {name: found[name] for name in variant.lists}
 
@@ -94,21 +96,11 @@ def search_row(
     tried = grids.search(variant.lists, evaluate, swept=("eta", "beta"), on_row=show)
     rows[row] = base._replace(**chosen(tried[0]))._asdict()
     content.setdefault("tables", {}).setdefault(dataset, {})[row] = {
-        "command": command,
-        "machine": grids.machine(),
-        "chosen on": _chosen_on(dataset),
+        "command": command, "machine": grids.machine(), "chosen on": CHOSEN_ON[dataset],
         "seconds": round(time.monotonic() - began),
         "tried": [
             chosen(found) | {"accuracy": found["mean"] and round(found["mean"], 2)}
             for found in tried
         ],
-    }
+    }  # fmt: skip
     return content
-
-
-def _chosen_on(dataset: str) -> str:
-    setting, folds = SETTINGS[dataset], FOLDS[dataset]
-    if dataset == "omniglot":
-        return f"{setting.test} tasks of classes that no task of the table has, 100 episodes each"
-    left = setting.train - setting.test
-    return f"{folds} times {setting.test} held-out training tasks, {left} trained on, 100 episodes"

@@ -1,8 +1,8 @@
 """The paper's second table: one-shot classification of Omniglot and CIFAR-100 by a small MLP."""
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,29 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Float, Int, PyTree
+from jaxtyping import Float
 
 from moml.algorithms.method import Method
 from moml.algorithms.parts.adapt import gradient_steps, named
 from moml.algorithms.parts.schedule import Schedule, cosine, decay_at
-from moml.errors import ConfigError
 from moml.methods import method
-from moml.paper.cells import (
-    CONTROLS,
-    Training,
-    choose,
-    compose,
-    iterations_of,
-    size_of,
-    step_sizes,
-    train,
-)
+from moml.paper import cells as common
+from moml.paper.cells import CONTROLS, Training, choose, size_of, train
 from moml.paper.oneshot.tasks import SETTINGS, SPLIT, Problem, Setting, accuracies, nearest_image
-from moml.paper.protocols import PROTOCOLS, Protocol, Steps
-from moml.paper.released import with_repeats
-from moml.training.rows import result_row
+from moml.paper.protocols import PROTOCOLS, Steps, with_repeats
 from moml.training.sweep import Sweep
-from moml.types import Adapt, Batch, Hyper, Meta, Record
+from moml.types import Adapt, Record
 
 TEST_ALPHA = 0.05
 OFFERED = ("released", "paper", "strict")
@@ -41,8 +30,7 @@ OURS = ("pixels", "joint-tuned", "protonet-tuned", "moml", "moml-memory")
 CHOSEN = Path(__file__).with_name("settings.json")
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One figure of the table."""
 
     protocol: str
@@ -52,19 +40,9 @@ class Cell:
     split: int = SPLIT
 
     @property
-    def switches(self) -> Protocol:
-        """The protocol's switches."""
-        return PROTOCOLS[self.protocol]
-
-    @property
     def setting(self) -> Setting:
         """The half of the table."""
         return SETTINGS[self.dataset]
-
-    @property
-    def chance(self) -> float:
-        """The accuracy of a guess, in percent."""
-        return 100 / self.setting.ways
 
 
 class Tuned(NamedTuple):
@@ -90,7 +68,6 @@ class Plan(NamedTuple):
     iterations: int
     schedule: Schedule
     test: Adapt
-    test_alpha: float | None = None  # None: what the run was trained with
 
 
 @cache
@@ -121,29 +98,30 @@ def plan_of(cell: Cell, problem: Problem, budget: int | None = None) -> Plan:
     """How a cell is trained and tested, under its protocol's switches."""
     if cell.method in OURS:
         return tuned_plan(tuned()[cell.dataset][cell.method], problem, budget)
-    p, name, setting = cell.switches, cell.method, cell.setting
+    p, name, setting = PROTOCOLS[cell.protocol], cell.method, cell.setting
     steps = setting.named.get(name, Steps(setting.named["maml"].eta))
     proto = {"features": problem.net.features, "optimizer": "sgd"} if name == "protonet" else {}
     shape = {"n": problem.train.n, "tasks_per_step": 1, "k": 1}
-    chosen = compose(name, problem.loss, p, **shape, **proto)
+    chosen = common.compose(name, problem.loss, p, **shape, **proto)
     budget = setting.iterations if budget is None else budget
-    iterations = iterations_of(name, budget, tasks=1, n=setting.train)
-    grid = step_sizes(name, chosen, steps, p)
+    iterations = common.iterations_of(name, budget, tasks=1, n=setting.train)
+    grid = common.step_sizes(name, chosen, steps, p)
     later = decay_at(int((0.5 if proto else 0.75) * iterations))
-    if proto:
-        return Plan(chosen, grid, iterations, later, chosen.adaptation(1))
-    test = gradient_steps(problem.loss, setting.test_steps)
-    return Plan(chosen, grid, iterations, later, test, TEST_ALPHA)
+    adapt = gradient_steps(problem.loss, setting.test_steps)
+    test = chosen.adaptation(1) if proto else with_alpha(adapt, TEST_ALPHA)
+    return Plan(chosen, grid, iterations, later, test)
 
 
-def not_step_sizes(meta: Meta) -> PyTree[bool]:
-    """What decays: the weights, not the logarithms of learned step sizes."""
-    return jax.tree.map(lambda size: not size, named("log_alpha")(meta))
+def with_alpha(adapt: Adapt, alpha: float) -> Adapt:
+    """The same adaptation with its own alpha, whatever a run was trained with."""
+    own = lambda hyper: hyper._replace(alpha=jnp.full_like(jnp.asarray(hyper.alpha), alpha))
+    return adapt._replace(apply=lambda meta, s, hyper: adapt.apply(meta, s, own(hyper)))
 
 
 def tuned_plan(how: Tuned, problem: Problem, budget: int | None = None) -> Plan:
     """Adam with a cosine schedule; classes start equal, step sizes learned by layer and step."""
-    decay = optax.add_decayed_weights(how.decay, mask=not_step_sizes)
+    weights = lambda meta: jax.tree.map(operator.not_, named("log_alpha")(meta))  # what decays
+    decay = optax.add_decayed_weights(how.decay, mask=weights)
     adam = lambda eta: optax.chain(optax.scale_by_adam(), decay, optax.scale_by_learning_rate(eta))
     shape: dict[str, Any] = {
         "n": problem.train.n, "k": 1, "optimizer": adam,
@@ -156,8 +134,8 @@ def tuned_plan(how: Tuned, problem: Problem, budget: int | None = None) -> Plan:
         grid["beta"] = [how.beta]
     if how.method == "joint":
         chosen = method("fo-maml", problem.loss, **shape)
-        test = gradient_steps(problem.loss, how.inner_steps, tied=tied)
-        return Plan(chosen, grid | {"alpha": [0.0]}, iterations, schedule, test, how.alpha)
+        test = with_alpha(gradient_steps(problem.loss, how.inner_steps, tied=tied), how.alpha)
+        return Plan(chosen, grid | {"alpha": [0.0]}, iterations, schedule, test)
     if how.method == "protonet":
         shape["features"] = problem.net.features
         del grid["alpha"]  # the adaptation takes no gradient step
@@ -175,11 +153,10 @@ class Outcome(NamedTuple):
     cell: Cell
     rows: list[Record]
     scores: Float[np.ndarray, "seeds tasks episodes"]  # percent
-    plan: Plan | None = None
-    run: Sweep | None = None
+    trained: tuple[Plan, Sweep] | None = None
 
 
-def train_plan(plan: Plan, problem: Problem, *, seeds: int, progress: bool) -> Training:
+def train_plan(plan: Plan, problem: Problem, seeds: int, progress: bool = False) -> Training:
     """All seeds side by side."""
     return train(
         plan.method, problem.loss, problem.net.init, problem.train, seeds=seeds, grid=plan.grid,
@@ -191,58 +168,33 @@ def score(
     plan: Plan, run: Sweep, problem: Problem, **how: Any
 ) -> Float[np.ndarray, "members tasks episodes"]:
     """The accuracy of every episode; `how` goes to `accuracies`."""
-    each = accuracies(problem, plan.test, **how)
-    return np.asarray(run.each(lambda meta, hyper: each(meta, tested_with(plan, hyper))))
-
-
-def tested_with(plan: Plan, hyper: Hyper) -> Hyper:
-    """What the test adapts with."""
-    if plan.test_alpha is None:
-        return hyper
-    return hyper._replace(alpha=jnp.full_like(jnp.asarray(hyper.alpha), plan.test_alpha))
+    return np.asarray(run.each(accuracies(problem, plan.test, **how)))
 
 
 def run_cell(
     cell: Cell, problem: Problem, *, seeds: int, budget: int | None, progress: bool
 ) -> Outcome:
     """Train a cell with all its seeds at once and test it."""
-    p = cell.switches
-    axes = {"ways": cell.setting.ways, "images": cell.images, "split": cell.split}
+    p = PROTOCOLS[cell.protocol]
+    axes: Record = {"ways": cell.setting.ways, "images": cell.images, "split": cell.split}
     row = partial(
-        result_row, table="oneshot", dataset=cell.dataset, method=cell.method,
+        common.paper_row, table="oneshot", dataset=cell.dataset, method=cell.method,
         protocol=cell.protocol, metric="accuracy",
-        printed=cell.setting.printed.get(cell.method, (None, None)),
     )  # fmt: skip
     if cell.method == "pixels":
-        scores = np.full((1, 1, 1), float(nearest_image(problem)()))
-        values = scores.mean(axis=(1, 2))
-        done = row(setting=axes, values=values, samples=0, iterations=0, seconds=0.0)
-        return Outcome(cell, [done], scores)
+        right = float(nearest_image(problem)())
+        done = row(setting=axes, values=[right], samples=0, iterations=0, seconds=0.0)
+        return Outcome(cell, [done], np.full((1, 1, 1), right))
     if p.repeats:
         train_, test_ = (with_repeats(tasks) for tasks in (problem.train, problem.test))
         problem = problem._replace(train=train_, test=test_)
     plan = plan_of(cell, problem, budget)
-    run, _, seconds, _ = train_plan(plan, problem, seeds=seeds, progress=progress)
-    proto = cell.method == "protonet"  # it has no state to go on from
-    learning = {"count": 1} if proto else {"keeps_learning": True}
-    how = learning if p.keeps_learning else {}
-    scores = score(plan, run, problem, **how)
+    run, _, seconds, _ = train_plan(plan, problem, seeds, progress)
+    learning = {"keeps_learning": True} if cell.method != "protonet" else {"count": 1}  # no state
+    scores = score(plan, run, problem, **(learning if p.keeps_learning else {}))
     used = {name: round(size_of(run, name), 6) for name in ("eta", "beta")}
     done = row(
-        setting=axes | used,
-        values=scores.mean(axis=(1, 2)), lost=run.lost, samples=run.samples,
+        setting=axes | used, values=scores.mean(axis=(1, 2)), lost=run.lost, samples=run.samples,
         iterations=plan.iterations, seconds=seconds,
     )  # fmt: skip
-    return Outcome(cell, [done], scores, plan, run)
-
-
-def answers(
-    outcome: Outcome, support: Batch, query: Batch, problem: Problem
-) -> Int[np.ndarray, " queries"]:
-    """The classes that seed 0 predicts for the queries of one episode, after adapting."""
-    plan, run = outcome.plan, outcome.run
-    if plan is None or run is None:
-        raise ConfigError(f"{outcome.cell.method} has no network to predict with")
-    meta, hyper = jax.tree.map(lambda leaf: leaf[0], (run.meta, run.hyper))
-    mine = plan.test.merge(meta, plan.test.apply(meta, support, tested_with(plan, hyper)))
-    return np.asarray(jnp.argmax(problem.net.predict(mine, query.x), axis=-1))
+    return Outcome(cell, [done], scores, (plan, run))

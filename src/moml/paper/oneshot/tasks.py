@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +22,7 @@ from moml.types import Adapt, Batch, Hyper, Key, Loss, Meta, Params, Samples, Ta
 SPLIT = 7  # seed of the classes' split and of the tasks: all rows and seeds of a table share them
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A half of the table."""
 
     ways: int
@@ -32,18 +31,12 @@ class Setting:
     test_steps: int  # of 0.05
     iterations: int
     images: str  # how they are given, see `images_of`
-    printed: dict[str, tuple[float, float]]  # mean and std
     named: dict[str, Steps]  # the step sizes of the released code
 
 
 SETTINGS = {
     "omniglot": Setting(
         ways=20, train=25, test=10, test_steps=20, iterations=500, images="28",
-        printed={
-            "maml": (44.31, 1.29), "reptile": (46.02, 1.08), "protonet": (45.67, 3.30),
-            "nasa": (46.15, 0.82), "moml-v1": (46.35, 1.38), "moml-v2": (45.81, 0.32),
-            "localmoml": (46.24, 1.70),
-        },
         named={
             "maml": Steps(0.001), "reptile": Steps(0.001), "protonet": Steps(0.1),
             "nasa": Steps(0.05, 0.5, 0.9), "moml-v1": Steps(0.001, 0.3),
@@ -52,11 +45,6 @@ SETTINGS = {
     ),
     "cifar100": Setting(
         ways=5, train=17, test=3, test_steps=1, iterations=2000, images="32",
-        printed={
-            "maml": (40.18, 0.49), "reptile": (40.09, 0.11), "protonet": (31.11, 6.29),
-            "nasa": (40.60, 0.33), "moml-v1": (40.49, 0.21), "moml-v2": (40.82, 0.25),
-            "localmoml": (40.38, 0.74),
-        },
         named={
             "maml": Steps(0.001), "reptile": Steps(0.01), "protonet": Steps(0.05),
             "nasa": Steps(0.1, 0.3, 0.9), "moml-v1": Steps(0.001, 0.3),

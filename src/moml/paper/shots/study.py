@@ -62,12 +62,6 @@ class Place(NamedTuple):
     noise: float
     iterations: int
 
-    def tasks(self) -> Tasks:
-        """The training tasks: the paper's 25 waves, or n of any family."""
-        if (self.family, self.n) == ("sine", 25):
-            return sine(noise=self.noise)
-        return family(self.family, jax.random.key(7), self.n, self.noise)
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -98,15 +92,10 @@ class Plan:
 
 
 FULL = Plan(
-    noises=(0.0, 1.0),
-    betas=(1.0, 0.7, 0.5, 0.33, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.025),
-    etas=(0.0005, 0.001, 0.002, 0.005, 0.01),
-    steps=(1, 2, 3, 5, 10),
-    seeds=3,
-    iterations=40_000,
-    others=("bump", "ramp"),
-    more_tasks=(100, 400, 1600),
-)
+    noises=(0.0, 1.0), etas=(0.0005, 0.001, 0.002, 0.005, 0.01), steps=(1, 2, 3, 5, 10), seeds=3,
+    betas=(1.0, 0.7, 0.5, 0.33, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.025), iterations=40_000,
+    others=("bump", "ramp"), more_tasks=(100, 400, 1600),
+)  # fmt: skip
 
 
 class Surface(NamedTuple):
@@ -167,8 +156,12 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     bare = lambda shots: match_beta(place.k, shots, both_ways=plan.both_ways, floor=0.0)
     rule = [round(bare(shots), 4) for shots in SHOTS]
     betas = sorted({*plan.betas, *rule}, reverse=True)
+    if (place.family, place.n) == ("sine", 25):  # the paper's waves
+        tasks = sine(noise=place.noise)
+    else:
+        tasks = family(place.family, jax.random.key(7), place.n, place.noise)
     done = train(
-        "moml-v1", LOSS, NET.init, place.tasks(), seeds=plan.seeds,
+        "moml-v1", LOSS, NET.init, tasks, seeds=plan.seeds,
         grid={"beta": betas, "eta": plan.etas}, iterations=place.iterations,
         schedule=decay_at(place.iterations * 3 // 4), progress=progress, k=place.k,
         both_ways=plan.both_ways, optimizer="adam",
@@ -178,7 +171,5 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     errors[done.run.lost] = np.nan
     errors = errors.reshape(len(betas), len(plan.etas), plan.seeds, len(SHOTS), len(plan.steps))
     values, seconds = np.moveaxis(errors, 2, -1), time.monotonic() - began
-    samples = done.run.samples
-    return Surface(
-        place, np.array(betas), np.array(plan.etas), values, samples, seconds, plan.both_ways
-    )
+    axes, samples = (np.array(betas), np.array(plan.etas)), done.run.samples
+    return Surface(place, *axes, values, samples, seconds, plan.both_ways)

@@ -6,6 +6,7 @@ answering zero (so many steps on so few samples help nobody) are left out, and c
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +14,12 @@ import numpy as np
 
 from moml.algorithms.single.matching import match_beta
 from moml.errors import DataError
-from moml.paper.figures import heat_map, panels
 from moml.paper.shots.study import SHOTS, Place, Plan, Surface, tests
-from moml.report.figures import save
+from moml.report.figures import heat_map, panels, save
 from moml.training.rows import result_row
 from moml.types import Record
 
-Way = Callable[[Surface, int, int], float]  # surface, shots, steps -> beta
+Ways = Mapping[str, Callable[[Surface, int, int], float]]  # surface, shots, steps -> beta
 
 
 def bare(found: Surface, shots: int, steps: int = 1) -> float:
@@ -29,12 +29,12 @@ def bare(found: Surface, shots: int, steps: int = 1) -> float:
 
 def matched(found: Surface, shots: int, steps: int) -> float:
     """What the method `moml` would take."""
-    visits = found.place.iterations * 3 / found.place.n
-    both = found.both_ways
-    return match_beta(found.place.k, shots, steps=steps, visits=visits, both_ways=both)
+    place, both = found.place, found.both_ways
+    visits = place.iterations * 3 / place.n
+    return match_beta(place.k, shots, steps=steps, visits=visits, both_ways=both)
 
 
-WAYS: dict[str, Way] = {
+WAYS: Ways = {
     "the bare rule": bare,
     "match_beta": matched,
     "maml": lambda found, shots, steps: 1.0,
@@ -42,12 +42,12 @@ WAYS: dict[str, Way] = {
 }
 
 
-def raised(power: float) -> Way:
+def raised(found: Surface, shots: int, steps: int, power: float) -> float:
     """The rule to a power."""
-    return lambda found, shots, steps: max(0.1, bare(found, shots) ** power)
+    return max(0.1, bare(found, shots) ** power)
 
 
-POWERS = {f"{power:7}": raised(power) for power in (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)}
+POWERS = {f"{p:7}": partial(raised, power=p) for p in (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)}
 
 
 def excess(betas: np.ndarray, errors: np.ndarray, beta: float, useless: float) -> float:
@@ -73,9 +73,7 @@ class Verdict(NamedTuple):
     worst: float
 
 
-def verdicts(
-    surfaces: Sequence[Surface], plan: Plan, ways: Mapping[str, Way] = WAYS
-) -> list[Verdict]:
+def verdicts(surfaces: Sequence[Surface], plan: Plan, ways: Ways = WAYS) -> list[Verdict]:
     """Every way at every number of steps."""
     useless = {found.place: tests(found.place, plan.steps)[1] for found in surfaces}
     out = []
@@ -117,11 +115,6 @@ def rows_of(found: Surface, plan: Plan) -> list[Record]:
     return rows
 
 
-def _place(row: Record) -> Place:
-    setting = row["setting"]
-    return Place(row["dataset"], setting["n"], setting["k"], setting["noise"], row["iterations"])
-
-
 def surfaces_of(rows: object) -> tuple[list[Surface], Plan]:
     """Rows of a file back into surfaces, to be judged and drawn without training again."""
     if not rows or not isinstance(rows, list):
@@ -129,7 +122,9 @@ def surfaces_of(rows: object) -> tuple[list[Surface], Plan]:
     try:
         by_place: dict[Place, list[Record]] = {}
         for row in rows:
-            by_place.setdefault(_place(row), []).append(row)
+            n, k, noise = (row["setting"][name] for name in ("n", "k", "noise"))
+            place = Place(row["dataset"], n, k, noise, row["iterations"])
+            by_place.setdefault(place, []).append(row)
         steps = sorted({row["setting"]["steps"] for row in rows})
         surfaces = []
         for place, mine in by_place.items():
@@ -153,10 +148,9 @@ def shots_figure(surfaces: Sequence[Surface], path: Path) -> Path:
         axes = grid[noises.index(found.place.noise), ks.index(found.place.k)]
         error = found.best[:, :, 0]
         over = 100 * (error / error.min(axis=0) - 1)
-        number = lambda value: "best" if value == 0 else ">999" if value > 999 else f"{value:.0f}"
-        text = lambda b, s, over=over, number=number: number(over[b, s])
-        rule = [bare(found, s) for s in SHOTS]
-        image = heat_map(axes, over, found.betas, SHOTS, rule, most=100, text=text, fontsize=6.5)
+        numbers = np.where(over > 999, ">999", np.char.mod("%.0f", over))
+        texts, rule = np.where(over == 0, "best", numbers), [bare(found, s) for s in SHOTS]
+        image = heat_map(axes, over, found.betas, SHOTS, rule, most=100, texts=texts, fontsize=6.5)
         axes.set_title(f"K = {found.place.k}, label noise {found.place.noise:g}", fontsize=10)
         axes.set(xlabel="shots at test", ylabel="β (1 is MAML)")
     grid[0, 0].legend(loc="lower left", fontsize=7)
@@ -175,10 +169,9 @@ def print_verdicts(surfaces: Sequence[Surface], plan: Plan) -> None:
                 f"  {verdict.steps:2} steps  {verdict.name:<14} mean {verdict.mean:6.1f}  worst "
                 f"{verdict.worst:5.0f}   ({verdict.cells} cells)"
             )
-    noises = sorted({found.place.noise for found in surfaces})
-    families = dict.fromkeys(found.place.family for found in surfaces)
-    for noise, family in itertools.product(noises, families):
-        mine = [f for f in surfaces if (f.place.noise, f.place.family) == (noise, family)]
+    kind = lambda found: (found.place.noise, found.place.family)
+    for noise, family in dict.fromkeys(map(kind, sorted(surfaces, key=lambda f: f.place.noise))):
+        mine = [found for found in surfaces if kind(found) == (noise, family)]
         print(f"{family}, label noise {noise:g}: the same for the rule to the power of")
         print(" " * 10 + "".join(POWERS))
         for steps, line in itertools.groupby(verdicts(mine, plan, POWERS), lambda one: one.steps):

@@ -2,25 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from moml.paper.cells import Curve
-from moml.paper.figures import band, panels
 from moml.paper.sine.score import example_waves, fitted
 from moml.paper.sine.table import Outcome
-from moml.report.figures import COLOURS, save
+from moml.report.figures import COLOURS, Axes, Curve, band, panels, save
 from moml.types import Batch
 
 Waves = tuple[Batch, Batch]  # the samples adapted on, and the waves
+Fits = Mapping[str, np.ndarray]  # by method, [tasks, points]
+
+
+def draw_fits(axes: Axes, waves: Waves, i: int, fits: Fits, width: float, **samples: Any) -> None:
+    """The wave of task i, every method's fit, and the samples adapted on."""
+    few, many = waves
+    x = many.x[i, :, 0]
+    axes.plot(x, many.y[i, :, 0], color="black", linewidth=1, label="the task")
+    for label, fit in fits.items():
+        axes.plot(x, fit[i], color=COLOURS[label], linewidth=width, label=label)
+    axes.plot(few.x[i, :, 0], few.y[i, :, 0], "k.", **samples)
 
 
 def curves_and_fits(
-    curves: Mapping[str, Curve],
-    flat: Mapping[str, float],
-    fits: Mapping[str, np.ndarray],
-    waves: Waves,
-    path: Path,
+    curves: Mapping[str, Curve], flat: Mapping[str, float], fits: Fits, waves: Waves, path: Path
 ) -> Path:
     """Left: error against iterations, a band over seeds. Right: one unseen task, adapted to."""
     figure, ((left, right),) = panels(1, 2, (11, 4.2))
@@ -33,12 +39,7 @@ def curves_and_fits(
     left.legend(frameon=False)
     left.yaxis.set_major_formatter("{x:g}")
     left.yaxis.set_minor_formatter("{x:g}")
-    few, many = waves
-    x = many.x[0, :, 0]
-    right.plot(x, many.y[0, :, 0], color="black", linewidth=1, label="the task")
-    for label, fit in fits.items():
-        right.plot(x, fit[0], color=COLOURS[label], linewidth=1.4, label=label)
-    right.plot(few.x[0, :, 0], few.y[0, :, 0], "k.", markersize=8, label="its 10 samples")
+    draw_fits(right, waves, 0, fits, 1.4, markersize=8, label="its 10 samples")
     right.set(xlabel="x", ylabel="y")
     right.set_title("one unseen task, adapted to", fontsize=10)
     right.legend(frameon=False, fontsize=8)
@@ -50,11 +51,9 @@ def table_figures(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     by_k: dict[int, list[Outcome]] = {}
     for one in outcomes:
         by_k.setdefault(one.cell.k, []).append(one)
-    protocol = outcomes[0].cell.protocol
-    return [
-        learning_curves(by_k, folder / f"objective-{protocol}"),
-        fitted_curves(by_k, folder / f"fitted-{protocol}"),
-    ]
+    of = outcomes[0].cell.protocol
+    both = {"objective": learning_curves, "fitted": fitted_curves}
+    return [draw(by_k, folder / f"{name}-{of}") for name, draw in both.items()]
 
 
 def learning_curves(by_k: Mapping[int, Sequence[Outcome]], path: Path) -> Path:
@@ -73,16 +72,12 @@ def learning_curves(by_k: Mapping[int, Sequence[Outcome]], path: Path) -> Path:
 
 def fitted_curves(by_k: Mapping[int, Sequence[Outcome]], path: Path) -> Path:
     """Five unseen tasks across, a row a K: the wave, its few samples, every method's fit."""
-    few, many = waves = example_waves()
+    waves = example_waves()
     figure, grid = panels(len(by_k), 5, (15, 3 * len(by_k)))
     for row, (k, outcomes) in zip(grid, by_k.items(), strict=True):
         fits = {one.cell.method: fitted(one.run, waves) for one in outcomes}
         for i, axes in enumerate(row):
-            x = many.x[i, :, 0]
-            axes.plot(x, many.y[i, :, 0], color="black", linewidth=1, label="the task")
-            for label, fit in fits.items():
-                axes.plot(x, fit[i], color=COLOURS[label], linewidth=1.1, label=label)
-            axes.plot(few.x[i, :, 0], few.y[i, :, 0], "k.", markersize=6)
+            draw_fits(axes, waves, i, fits, 1.1, markersize=6)
         row[0].set_ylabel(f"K = {k}")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
     return save(figure, path)

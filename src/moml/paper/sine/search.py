@@ -12,7 +12,7 @@ from moml.algorithms.parts.schedule import constant, decay_at
 from moml.algorithms.single.matching import match_beta
 from moml.errors import ConfigError
 from moml.paper import search as grids
-from moml.paper.cells import Number, iterations_of, train
+from moml.paper.cells import iterations_of, train
 from moml.paper.sine.score import LOSS, NET, SHOTS, STEPS, VALIDATION, unseen_error
 from moml.paper.sine.table import B, N
 from moml.tasks import sine
@@ -62,16 +62,15 @@ class Found(NamedTuple):
     rows: list[Record]
 
 
-def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool) -> Found:
+def search(variant: Variant, k: int, *, seeds: int, budget: int) -> Found:
     """Train the whole grid with all seeds as one program; rank by the error on validation tasks."""
     iterations = iterations_of(variant.method, budget, tasks=B, n=N)
     decays = variant.method != "bspiderboost"
 
-    def evaluate(fixed: dict[str, Number], grid: grids.Lists) -> grids.Scores:
+    def evaluate(fixed: dict[str, float | int], grid: grids.Lists) -> grids.Scores:
         run = train(
             variant.method, LOSS, NET.init, sine(), seeds=seeds, grid=grid, iterations=iterations,
-            schedule=decay_at(iterations * 3 // 4) if decays else constant, progress=progress,
-            k=k, **variant.options,
+            schedule=decay_at(iterations * 3 // 4) if decays else constant, k=k, **variant.options,
         ).run  # fmt: skip
         errors = np.asarray(unseen_error(VALIDATION)(run.meta))
         return errors.reshape(-1, seeds), run.lost.reshape(-1, seeds)
@@ -81,10 +80,9 @@ def search(variant: Variant, k: int, *, seeds: int, budget: int, progress: bool)
 
 def search_all(variants: Sequence[Variant], k: int, seeds: int, budget: int) -> Iterator[Found]:
     """Every variant in its turn; while one trains on an accelerator the next ones compile."""
-    one = lambda variant: search(variant, k, seeds=seeds, budget=budget, progress=False)
-    workers = 1 if jax.default_backend() == "cpu" else 4
-    shown = bar(f"search, K = {k}", len(variants), shown=True)
-    with ThreadPoolExecutor(workers) as pool, shown as advance:
+    one = lambda variant: search(variant, k, seeds=seeds, budget=budget)
+    pool = ThreadPoolExecutor(1 if jax.default_backend() == "cpu" else 4)
+    with pool, bar(f"search, K = {k}", len(variants), shown=True) as advance:
         for done, found in enumerate(pool.map(one, variants), start=1):
             advance(done, found.rows[0]["mean"] or math.nan)
             yield found
@@ -102,10 +100,8 @@ def steps_of(found: Found) -> dict[str, dict[str, float]]:
     """The rows of `strict` that a variant decides: name -> step sizes."""
     label = found.variant.label
     if label == "v1, exact, sgd":
-        return {
-            "maml": best(found, lambda row: row["beta"] == 1),
-            "moml-v1": best(found, lambda row: row["beta"] < 1),
-        }
+        memory = best(found, lambda row: row["beta"] < 1)
+        return {"maml": best(found, lambda row: row["beta"] == 1), "moml-v1": memory}
     if label == "v1, exact, adam, both ways":  # moml takes its eta; its beta is the rule's
         rule = match_beta(found.k, SHOTS, steps=STEPS, both_ways=True)
         near = min(BETA, key=lambda beta: abs(math.log(beta / rule)))
@@ -119,10 +115,7 @@ def add_to(content: Record, found: Found, command: str) -> Record:
     for name, sizes in steps_of(found).items():
         steps.setdefault(name, {})[str(found.k)] = sizes
     tables = {(table["variant"], table["k"]): table for table in content.get("tables", [])}
-    about: Record = {"variant": found.variant.label, "k": found.k, "command": command}
-    tables[about["variant"], found.k] = about | {
-        "machine": grids.machine(),
-        "best": found.rows[:3],
-    }
+    label, rows = found.variant.label, {"machine": grids.machine(), "best": found.rows[:3]}
+    tables[label, found.k] = {"variant": label, "k": found.k, "command": command} | rows
     test = f"{SHOTS} shots, {STEPS} steps, validation tasks of seed {VALIDATION}"
     return {"test": test, "steps": steps, "tables": list(tables.values())}

@@ -14,18 +14,7 @@ from moml.algorithms.single.diagnostics import diagnose, samples_of
 from moml.algorithms.single.theory import estimate_smoothness
 from moml.models import mse
 from moml.tasks.arrays import from_arrays
-from moml.types import (
-    Algorithm,
-    Hyper,
-    Info,
-    Key,
-    Meta,
-    Params,
-    SampleSpec,
-    State,
-    TaskBatch,
-    Tasks,
-)
+from moml.types import Algorithm, Hyper, Info, Key, Meta, Params, SampleSpec, TaskBatch, Tasks
 
 N, M, D, SCALE = 20, 100, 10, 2.0
 LOSS = mse(lambda w, x: jax.nn.sigmoid(x @ w))
@@ -50,7 +39,7 @@ def logistic(key: Key) -> Tasks:
 class Watched(NamedTuple):
     """A method's state, the sum of its iterates, and what the last step started from."""
 
-    inner: State
+    inner: PyTree
     total: Meta
     before: Meta
     ids: Int[Array, " tasks"]
@@ -61,7 +50,7 @@ class Watched(NamedTuple):
         return self.inner.meta
 
     @property
-    def memory(self) -> State:
+    def memory(self) -> PyTree:
         """The store of all tasks' memories; the theorem's step sizes wrap it once more."""
         return getattr(self.inner, "inner", self.inner).memory
 

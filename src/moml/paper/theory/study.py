@@ -8,6 +8,7 @@ lines draw the same number of samples, and nothing is tuned.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -18,9 +19,10 @@ from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import beta_follows_eta
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
 from moml.algorithms.single.theory import check_eta0, theoretical_steps
-from moml.errors import ConfigError, check_count
 from moml.methods import method
+from moml.paper.cells import choose
 from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
+from moml.report.figures import COLOURS, PALETTE, panels, save
 from moml.runtime import simulate
 from moml.training.compose import run_key
 from moml.training.loop import TrainingInfo, loop, members, side_by_side
@@ -34,11 +36,6 @@ QUICK = {0.002: 250_000, 0.0005: 250_000}
 POINTS = 32  # evaluations of a run, the last eight of them in its last quarter
 
 
-def fixed(eta: float) -> float:
-    """The same beta for every eta."""
-    return BETA
-
-
 def scheduled(eta: float) -> float:
     """The paper's schedule, beta = .02 (eta / .002)^(2/3)."""
     return float(beta_follows_eta(ETA, BETA)(Hyper(eta=jnp.asarray(eta)), jnp.zeros((), int)).beta)
@@ -49,7 +46,7 @@ class Line(NamedTuple):
 
     label: str
     method: str
-    beta: Callable[[float], float] = fixed
+    beta: Callable[[float], float] = lambda eta: BETA  # the same for every eta
     gamma: float = 1.0
     speed: float = 1.0  # eta over v1's: n / B where all tasks move w at once
     options: Mapping[str, int] = {}
@@ -65,13 +62,9 @@ LINES = (
     Line("scgd", "scgd", scheduled, speed=N / B),
     Line("nasa", "nasa", scheduled, gamma=0.1, speed=N / B),
     # the newest of K0 + 1 samples: u after a round's first step is their plain average
-    Line(
-        "localmoml",
-        "localmoml",
-        lambda eta: 1 / (K0 + 1),
-        options={"local_steps": H, "restart_samples": K0},
-    ),
-)
+    Line("localmoml", "localmoml", lambda eta: 1 / (K0 + 1),
+         options={"local_steps": H, "restart_samples": K0}),
+)  # fmt: skip
 
 
 class Measured(NamedTuple):
@@ -88,17 +81,11 @@ class Measured(NamedTuple):
     seconds: float  # its share of a program that runs several lines and etas
 
 
-class Theory(NamedTuple):
-    """The rows, and what the picture shows."""
-
-    rows: list[Record]
-    measured: list[Measured]
-
-
 def compose(line: Line, s2: str, p: Problem) -> Method:
     """The method of a line; with an independent S2, v2 has the paper's two task batches."""
     apart = "two_batches" if line.method == "moml-v2" else "independent_hessian"
-    shape = {"n": N, "tasks_per_step": B, "k": K, apart: s2 == "independent"}
+    shape = {"n": N, "k": K, apart: s2 == "independent"}
+    shape |= {"tasks_per_step": B} if line.speed == 1 else {}  # scgd and nasa visit all tasks
     chosen = method(line.method, LOSS, **shape, **line.options)
     algorithm = chosen.algorithm
     if line.theoretical:
@@ -147,13 +134,9 @@ def read(
 
 
 def measure(
-    lines: Sequence[Line],
-    s2: str,
-    plan: Mapping[float, int],
-    p: Problem,
-    seeds: int,
+    lines: Sequence[Line], s2: str, plan: Mapping[float, int], p: Problem, seeds: int,
     progress: bool = False,
-) -> Iterator[Measured]:
+) -> Iterator[Measured]:  # fmt: skip
     """Lines of one method, all seeds and all etas with the same number of steps side by side."""
     chosen = compose(lines[0], s2, p)
     program = simulate.program(chosen.algorithm, members=True)
@@ -211,20 +194,13 @@ def rows_of(m: Measured) -> list[Record]:
     lost = ~np.isfinite(m.readings["gap_at_average"])
     return [
         result_row(
-            table="theory",
-            dataset="logistic",
-            setting={"k": K} | m.used | {"s2": m.s2},
-            method=m.line.label,
-            protocol="paper" if m.s2 == "independent" else "strict",
-            metric=metric,
-            values=values,
-            lost=lost,
-            samples=int(m.samples[-1]),
-            iterations=m.iterations,
-            seconds=m.seconds,
+            table="theory", dataset="logistic", setting={"k": K} | m.used | {"s2": m.s2},
+            method=m.line.label, protocol="paper" if m.s2 == "independent" else "strict",
+            metric=metric, values=values, lost=lost, samples=int(m.samples[-1]),
+            iterations=m.iterations, seconds=m.seconds,
         )
         for metric, values in m.readings.items()
-    ]
+    ]  # fmt: skip
 
 
 TITLES = {  # what each reading is, for people
@@ -236,39 +212,80 @@ TITLES = {  # what each reading is, for people
 }
 
 
-def check_lines(methods: Sequence[str] | None) -> None:
-    """Check that the table has these lines."""
-    known = [line.label for line in LINES]
-    for name in methods or ():
-        if name not in known:
-            raise ConfigError(f"methods must be of {', '.join(known)}; got {name!r}")
+def lines_of(methods: Sequence[str] | None) -> list[Line]:
+    """The lines of these labels; all by default."""
+    labels = choose("methods", methods, [line.label for line in LINES])
+    return [line for line in LINES if line.label in labels]
 
 
 def run_theory(
-    *,
-    full: bool,
-    seeds: int,
-    progress: bool,
-    on_row: Callable[[Record], None] = lambda row: None,
-    plan: Mapping[float, int] | None = None,
-    methods: Sequence[str] | None = None,
-) -> Theory:
-    """Measure every line, with S2 independent of S1 and with S2 = S1.
+    lines: Sequence[Line], plan: Mapping[float, int], *, seeds: int, progress: bool,
+    done: Callable[[Measured], None] = lambda measured: None,
+) -> list[Measured]:  # fmt: skip
+    """Measure lines, with S2 independent of S1 and with S2 = S1; `plan` has v1's steps by eta.
 
-    `plan` (eta: iterations of v1) replaces that of the full or the quick form; `methods` selects.
+    `done` is called with each as soon as it is measured.
     """
-    check_count("seeds", seeds)
-    check_lines(methods)
-    lines = [line for line in LINES if methods is None or line.label in methods]
-    plan = plan or (FULL if full else QUICK)
-    result = Theory([], [])
+    found = []
     with jax.enable_x64(True):
         p = problem(jax.random.key(0))
         for s2 in ("independent", "shared"):
             for _, group in groupby(lines, lambda line: (line.method, line.theoretical)):
-                for m in measure(list(group), s2, plan, p, seeds, progress):
-                    result.measured.append(m)
-                    for row in rows_of(m):
-                        result.rows.append(row)
-                        on_row(row)
-    return result
+                for measured in measure(list(group), s2, plan, p, seeds, progress):
+                    found.append(measured)
+                    done(measured)
+    return found
+
+
+LOOKS = {  # a method's colour is that of all pictures; broken where beta does not follow eta
+    "maml": (COLOURS["maml"], "-", "s"),
+    "moml-v1": (COLOURS["moml-v1"], "--", "o"),
+    "moml-v1-scheduled": (COLOURS["moml-v1"], "-", "o"),
+    "moml-v2": (COLOURS["moml-v2"], "--", "^"),
+    "moml-v2-theoretical": (COLOURS["moml-v2"], "-", "^"),
+    "scgd": (PALETTE[2], "-", "D"),
+    "nasa": (COLOURS["nasa"], ":", "v"),
+    "localmoml": (COLOURS["localmoml"], "-.", "X"),
+}
+PANELS = {"independent": "S2 independent of S1 (the paper)", "shared": "S2 = S1 (common practice)"}
+
+
+def theory_figure(measured: Sequence[Measured], path: Path) -> Path:
+    """One column per S2. Above: the gap on the way, at the smallest eta. Below: where it ends.
+
+    Both show |grad F|^2 at the average of the last quarter of the steps, mean over the seeds that
+    were not lost.
+    """
+    figure, grid = panels(2, 2, (11, 8), sharex="row", sharey=True)
+    etas = sorted({m.eta for m in measured})
+    smallest = etas[0]
+    for column, (s2, title) in enumerate(PANELS.items()):
+        way, end = grid[:, column]
+        way.set_title(title, fontsize=11)
+        for label, (colour, dashes, mark) in LOOKS.items():
+            mine = [m for m in measured if m.s2 == s2 and m.line.label == label]
+            look = {"color": colour, "linestyle": dashes, "linewidth": 1.7}
+            for m in mine:
+                if m.eta == smallest:
+                    way.plot(m.samples, _over_seeds(m.curve), label=label, **look)
+            floors = [(m.eta, _over_seeds(m.curve)[-1]) for m in mine]
+            if floors:
+                end.plot(*np.transpose(floors), marker=mark, markersize=6, **look)
+        way.set(xlabel=f"samples drawn (eta = {smallest:g})", xscale="log", yscale="log")
+        end.set(xlabel="eta (with all n tasks at once: times n / B)", xscale="log")
+        end.set_xticks(etas, [f"{eta:g}" for eta in etas])
+        end.minorticks_off()
+        for axes in (way, end):
+            axes.grid(axis="y", color="0.9", linewidth=0.8)
+    grid[1, 0].invert_xaxis()  # shared: smaller steps to the right in both
+    grid[0, 0].set_ylabel("|grad F|² at the average, on the way")
+    grid[1, 0].set_ylabel("|grad F|² at the average, at the end")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return save(figure, path)
+
+
+def _over_seeds(curve: np.ndarray) -> np.ndarray:
+    """The mean over the seeds that end with a finite number: [points, seeds] -> [points]."""
+    kept = curve[:, np.isfinite(curve[-1])]
+    return kept.mean(axis=1) if kept.size else np.full(len(curve), np.nan)

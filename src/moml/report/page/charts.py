@@ -11,7 +11,7 @@ from jaxtyping import Float
 from moml.report.page.html import Markup, table, thinned, upper
 from moml.report.page.runs import Measure
 from moml.report.page.svg import Axis, Series, picture, wide_range
-from moml.report.terminal.clients import size
+from moml.report.terminal import size
 from moml.types import Record
 
 DRAWN, LISTED = 300, 40  # points of a learning curve; rows of its table
@@ -23,6 +23,7 @@ BEYOND = 20  # means above this many times the usual score are outside the chart
 CLOSE = 0.07  # least distance of two ticks, as a share of the axis
 STEPS = 201  # points of the curve over the tasks
 OUTER = 0.02  # share of the tasks left out at either end, whose errors may be of any size
+Values = Float[np.ndarray, " tasks"]
 SHARES = (0, 25, 50, 75, 100)
 
 
@@ -87,14 +88,16 @@ def by_known(
     lines: Sequence[Series], measure: Measure, what: str, caption: str, *, bands: bool = True
 ) -> Markup:
     """Scores against the number of known samples or rows; the caption lists those far outside."""
-    usual = [h for one in lines for h in _highs(one) or [float(np.median(_means(one)))]]
-    top = BEYOND * max(filter(math.isfinite, usual), default=0.0)
+    means = lambda one: [mean for _, mean in one.points]
+    highs = lambda one: [high for _, high in one.band]
+    usual = filter(math.isfinite, [high for one in lines for high in highs(one)])
+    top = BEYOND * max(usual, default=0.0)
     series, beyond = [], []
     for one in lines:
         shown = one if bands else one._replace(band=[])
         inside = [
             (measure.higher or mean <= top) and math.isfinite(high)
-            for mean, high in zip(_means(one), _highs(shown) or _means(one), strict=True)
+            for mean, high in zip(means(one), highs(shown) or means(one), strict=True)
         ]
         points, band = compress(one.points, inside), compress(shown.band, inside)
         series.append(shown._replace(points=list(points), band=list(band)))
@@ -104,30 +107,22 @@ def by_known(
         far = "; ".join(f"{mean:.3g} at {known}{by(one)}" for one, known, mean in beyond)
         caption += f" Outside the chart, since some tasks diverge: {far}."
     at = sorted({known for one in lines for known, _ in one.points})
-    ys = [y for one in series for y in [*_means(one), *(low for low, _ in one.band)]]
+    ys = [y for one in series for y in [*means(one), *(low for low, _ in one.band)]]
     y = Axis(measure.axis, log=not measure.unit and wide_range(ys))
     x = Axis(f"known {what}", ticks=_spaced(at), show=lambda value: f"{value:.0f}")
-    ranges = "; ".join(f"{o.name} {_means(o)[0]:.4g} to {_means(o)[-1]:.4g}" for o in lines)
+    ranges = "; ".join(f"{o.name} {means(o)[0]:.4g} to {means(o)[-1]:.4g}" for o in lines)
     label = f"Line chart of {measure.axis} against known {what}, {at[0]} to {at[-1]}: {ranges}"
-    several, spread = len(lines) > 1, any(one.band for one in lines)
-    rows = []
-    for one in lines:
-        for i, (known, mean) in enumerate(one.points):
-            ends = (one.band[i] if one.band else (None, None)) if spread else ()
-            rows.append([known, *([one.name] if several else []), mean, *ends])
+    several = len(lines) > 1
+    rows = [
+        [known, *([one.name] if several else []), mean, *ends]
+        for one in lines
+        for (known, mean), ends in zip(one.points, one.band, strict=True)
+    ]
     rows.sort(key=lambda row: row[0])
     columns = [f"known {what}", *(["of"] if several else []), measure.axis]
-    columns += ["10 % quantile", "90 % quantile"] if spread else []
+    columns += ["10 % quantile", "90 % quantile"]
     data = table(f"{upper(measure.words)} by known {what}", columns, rows)
     return picture(series, x, y, label, caption, data)
-
-
-def _means(one: Series) -> list[float | int]:
-    return [mean for _, mean in one.points]
-
-
-def _highs(one: Series) -> list[float | int]:
-    return [high for _, high in one.band]
 
 
 def _spaced(at: Sequence[float | int]) -> list[float | int]:
@@ -139,12 +134,7 @@ def _spaced(at: Sequence[float | int]) -> list[float | int]:
     return kept[::-1]
 
 
-def over_tasks(
-    before: Float[np.ndarray, " tasks"],
-    after: Float[np.ndarray, " tasks"],
-    measure: Measure,
-    what: str,
-) -> Markup:
+def over_tasks(before: Values, after: Values, measure: Measure, what: str) -> Markup:
     """The share of the tasks with at most a given score, before and after they adapt."""
     outer = 0.0 if measure.higher else OUTER
     shares, tens = np.linspace(outer, 1 - outer, STEPS), np.arange(1, 10) / 10

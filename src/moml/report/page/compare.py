@@ -19,14 +19,12 @@ def compared(runs: Sequence[Run], looked: Sequence[Looked]) -> list[Markup]:
     trained: dict[Hashable, list[tuple[int, Trained, Looked]]] = {}
     tabled: dict[Hashable, list[tuple[int, Tabled]]] = {}
     for place, (run, found) in enumerate(zip(runs, looked, strict=True)):
-        match run:
-            case Trained():
-                problem = run.config.problem
-                key = kind_of(problem), getattr(problem, "dataset", None)
-                trained.setdefault(key, []).append((place, run, found))
-            case Tabled():
-                key = run.about["target"], run.metric
-                tabled.setdefault(key, []).append((place, run))
+        if isinstance(run, Trained):
+            problem = run.config.problem
+            key = kind_of(problem), getattr(problem, "dataset", None)
+            trained.setdefault(key, []).append((place, run, found))
+        elif isinstance(run, Tabled):
+            tabled.setdefault((run.about["target"], run.metric), []).append((place, run))
     rows = [
         [tag("a", run.name, href=f"#run-{place}"), *_line(run)]
         for place, run in enumerate(runs, start=1)
@@ -91,8 +89,5 @@ def _tabled(group: Sequence[tuple[int, Tabled]]) -> Markup:
     caption = "The personal model of each run on its own held-out tasks."
     picture = by_known(lines, METRICS[metric], "rows", caption, bands=False)
     names = ("task", "order", "weight", "shots", "seed", "model")
-    settings = [
-        {name: run.about[name] for name in names} | (run.about.get("settings") or {})
-        for run in runs
-    ]
+    settings = [{name: run.about[name] for name in names} | run.about["settings"] for run in runs]
     return section("Together", pair(picture, *_differences(runs, settings)))

@@ -3,10 +3,11 @@
 import html
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
-VOID = ("meta", "line", "rect", "circle", "polygon", "polyline")
+VOID = ("meta", "line", "circle", "polygon", "polyline")
 FIGURE = re.compile(r"–|[-−]?[\d.,]+(e[-+]\d+)?( ± .*|\s%)?")
 
 
@@ -37,6 +38,10 @@ def tag(name: str, /, *children: object, **attributes: object) -> Markup:
     if name in VOID and not children:
         return Markup(f"<{name}{inside}{'' if name == 'meta' else '/'}>")
     return Markup(f"<{name}{inside}>{join(children)}</{name}>")
+
+
+note = partial(tag, "p", class_="note")  # a highlighted remark
+pair = partial(tag, "div", class_="pair")  # side by side where the page is wide enough
 
 
 def number(value: object, digits: int = 4) -> str:
@@ -91,24 +96,9 @@ def folded(summary: str, *children: object) -> Markup:
     return tag("details", tag("summary", summary), *children)
 
 
-def note(*children: object) -> Markup:
-    """A highlighted remark."""
-    return tag("p", *children, class_="note")
-
-
-def code(text: str) -> Markup:
-    """A block to copy; one click selects all of it."""
-    return tag("pre", tag("code", text), class_="tall", tabindex="0")
-
-
 def section(title: str, *children: object) -> Markup:
     """A heading with its content."""
     return tag("section", tag("h3", title), *children)
-
-
-def pair(*children: object) -> Markup:
-    """Content side by side where the page is wide enough."""
-    return tag("div", *children, class_="pair")
 
 
 def tiles(pairs: Sequence[tuple[str, str]], kind: str = "tiles") -> Markup:

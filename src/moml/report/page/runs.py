@@ -1,6 +1,5 @@
 """Read a folder for the page: a training run, a sweep, or the run of a table."""
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -10,13 +9,12 @@ from typing import NamedTuple
 
 from moml.config.config import Config, classifies, kind_of
 from moml.config.problems import Problem, Table
-from moml.errors import CheckpointError, ConfigError, DataError, MomlError, check_count
+from moml.errors import ConfigError, DataError, check_count
 from moml.methods import summary as summary
 from moml.runs.record import record_of
 from moml.storage.folder import in_use
-from moml.storage.manifest import verify
 from moml.storage.metrics import FIELDS, read
-from moml.tabular.store import read_about
+from moml.tabular.store import read_about, read_json, refused
 from moml.training.sweep import grid_of
 from moml.types import Record
 
@@ -148,8 +146,9 @@ def read_run(folder: Path, name: str) -> Run:
     parts = [folder / f"part-{number:03d}" for number in range(len(starts))]
     every = [_metrics(part) for part in parts]
     state = _state(folder, config, parts, every)
-    lines = [
-        [_member(row, place) for row in rows]
+    pick = lambda value, place: value[place] if isinstance(value, list) else value
+    lines = [  # the metrics of each member
+        [{key: pick(x, place) for key, x in row.items() if key != "cost"} for row in rows]
         for start, rows in zip(starts, every, strict=True)
         for place in range(min(size, len(settings) - start))
     ]
@@ -167,12 +166,6 @@ def _metrics(folder: Path) -> list[Record]:
     return rows
 
 
-def _member(row: Record, place: int) -> Record:
-    """The metrics of one member of a sweep."""
-    pick = lambda value: value[place] if isinstance(value, list) else value
-    return {key: pick(value) for key, value in row.items() if key != "cost"}
-
-
 def _state(
     folder: Path, config: Config, parts: Sequence[Path], rows: Sequence[list[Record]]
 ) -> State:
@@ -185,38 +178,24 @@ def _state(
     if in_use(folder):
         return State("wait", "running", f"{far}: it was running when this page was made.")
     open_ = next(part for part, n in zip(parts, steps, strict=True) if n < config.iterations)
-    end = _log_end(open_ / "log.txt")
-    if end.startswith("Diverged: "):
-        return State("bad", "diverged", f"{far}; then {end.removeprefix('Diverged: ')}.")
+    log = open_ / "log.txt"
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    # the error that ended the run; empty where it was started again since
+    ends = re.findall(r"^\S+Z INFO (?:ended by (.*)|.*: from step \d+ of \d+)$", text, re.M)
+    if ends and ends[-1].startswith("Diverged: "):
+        return State("bad", "diverged", f"{far}; then {ends[-1].removeprefix('Diverged: ')}.")
     resume = f"moml resume {quote(str(folder))}"
     return State("wait", "unfinished", f"{far}. Resume it with: {resume}")
 
 
-def _log_end(log: Path) -> str:
-    """The error that ended the run, by its log; empty if it was started again since."""
-    try:
-        text = log.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    found = re.findall(r"^\S+Z INFO (?:ended by (.*)|.*: from step \d+ of \d+)$", text, re.M)
-    return found[-1] if found else ""
-
-
 def _tabled(folder: Path, name: str) -> Tabled:
-    wrong = verify(folder)
-    if wrong:
-        raise CheckpointError(f"{folder} is damaged: {wrong}")
-    try:
-        load = lambda file: json.loads((folder / file).read_text(encoding="utf-8"))
-        about, rows = read_about(folder), load("evaluation.json")
-        adapted = (folder / "index.json").exists()
-        tasks = len(load("index.json") if adapted else load("tasks.json")["ids"])
-    except MomlError:
-        raise
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise CheckpointError(f"{folder} cannot be read: {error}") from error
+    about, adapted = read_about(folder), (folder / "index.json").exists()
+    tasks_file = "index.json" if adapted else "tasks.json"
+    with refused(folder):
+        rows, tasks = (read_json(folder / file) for file in ("evaluation.json", tasks_file))
+        count = len(tasks if adapted else tasks["ids"])
     state = State("good", "personal models" if adapted else "finished")
-    return Tabled(name, folder, state, about, rows, tasks)
+    return Tabled(name, folder, state, about, rows, count)
 
 
 def named(folders: Sequence[Path]) -> list[tuple[Path, str]]:

@@ -5,7 +5,7 @@ from shlex import quote
 
 from moml.config.config import Config, kind_of
 from moml.config.toml import texts_of, words
-from moml.report.page.html import Markup, code, folded, join, number, section, table, tag, tiles
+from moml.report.page.html import Markup, folded, join, number, section, table, tag, tiles
 from moml.report.page.runs import Swept, Tabled, Trained, summary
 from moml.types import Record
 
@@ -61,8 +61,8 @@ def bare(toml: str) -> str:
 def _repeat(text: str, commands: str, versions: Record) -> Markup:
     rows = [[tag("code", name), str(v) if v != "" else "none"] for name, v in versions.items()]
     found = table("When the run was started", ["what", "value"], rows, mixed=True)
-    parts = (tag("p", text), code(commands), folded("Versions it ran with", found))
-    return section("How to repeat it", *parts)
+    block = tag("pre", tag("code", commands), class_="tall", tabindex="0")  # a click selects all
+    return section("How to repeat it", tag("p", text), block, folded("Versions it ran with", found))
 
 
 def repeated(run: Trained | Swept) -> Markup:
@@ -86,24 +86,19 @@ def repeated(run: Trained | Swept) -> Markup:
 
 def repeated_table(run: Tabled) -> Markup:
     """The command that repeats the run of a table; TABLE stands for the table's file."""
-    about, kept = run.about, run.about.get("settings")
+    about, kept = run.about, run.about["settings"]
     option = lambda name, value: [f"--{name}", quote(str(value))] if value is not None else []
     names = ("task", "target", "order", "weight", "shots", "seed", "model")
     given = [["moml", "train", "--data", "TABLE"], *(option(name, about[name]) for name in names)]
     text = (
         "TABLE is the table that it was trained on; the run stores neither the table nor its path."
     )
-    if kept is None:
-        text += (
-            " This run is of a version that did not store all options: add those that were given."
-        )
-    else:
-        for name in ("hold_out", "missing", "members", "iterations"):
-            given.append(option(name.replace("_", "-"), kept[name]))
-        for name in ("inputs", "exclude"):
-            given.append([f"--{name}", *map(quote, kept[name])] if kept[name] else [])
-        given.append(["--classification"] if kept["classification"] else [])
-        given.append([] if kept["refit"] else ["--no-refit"])
+    for name in ("hold_out", "missing", "members", "iterations"):
+        given.append(option(name.replace("_", "-"), kept[name]))
+    for name in ("inputs", "exclude"):
+        given.append([f"--{name}", *map(quote, kept[name])] if kept[name] else [])
+    given.append(["--classification"] if kept["classification"] else [])
+    given.append([] if kept["refit"] else ["--no-refit"])
     given.append(["--out", quote(f"{run.folder.resolve().name}-again")])
     command = " \\\n    ".join(" ".join(words) for words in given if words) + "\n"
-    return _repeat(text, command, about.get("versions", {}))
+    return _repeat(text, command, about["versions"])

@@ -4,20 +4,23 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from moml.report.page.html import Markup, join, tag
+from moml.report.page.html import Markup, folded, join, tag
 
 WIDE, HIGH = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 12, 48
 STYLES = 8  # colours; each has its own dashes
 DASHES = (None, "7 4", "2 3", "9 3 2 3", "12 4", "4 2 1 2", "1 3", "14 3 3 3")
 MARK = 3.6  # half the size of a marker
-CORNERS: dict[int, list[tuple[float, float]]] = {  # of markers that are neither circles nor squares
-    2: [(0, -1), (1, 1), (-1, 1)],
-    3: [(0, -1.2), (1, 0), (0, 1.2), (-1, 0)],
-    4: [(0, 1), (1, -1), (-1, -1)],
-}
+CORNERS: tuple[list[tuple[float, float]], ...] = (  # of markers; the first is a circle
+    [],
+    [(-1, -1), (1, -1), (1, 1), (-1, 1)],
+    [(0, -1.15), (1.15, 1.15), (-1.15, 1.15)],
+    [(0, -1.38), (1.15, 0), (0, 1.38), (-1.15, 0)],
+    [(0, 1.15), (1.15, -1.15), (-1.15, -1.15)],
+)
 Number = float | int
 Point = tuple[Number, Number]
+Scale = Callable[[Number], float]  # the coordinate of a value
 
 
 class Series(NamedTuple):
@@ -86,31 +89,23 @@ def decades(low: Number, high: Number, most: int = 7) -> list[float]:
     return found[:: math.ceil(len(found) / most)]
 
 
-class Scale(NamedTuple):
-    """An axis from `low` at `start` to `high` at `end`."""
-
-    low: float
-    high: float
-    start: int
-    end: int
-    bend: Callable[[Number], float]  # float or log10
-
-    def at(self, value: Number) -> float:
-        """The coordinate of a value."""
-        low, high, here = map(self.bend, (self.low, self.high, value))
-        return self.start + (self.end - self.start) * (here - low) / (high - low)
-
-
-def scaled(axis: Axis, values: Sequence[Number], start: int, end: int, margin: float) -> Scale:
-    """The scale that holds these values, with a relative margin around them."""
+def scaled(
+    axis: Axis, values: Sequence[Number], start: int, end: int, margin: float
+) -> tuple[Scale, Sequence[Number]]:
+    """The scale from `start` to `end` that holds these values with a margin, and its ticks."""
     given = [*values, *axis.ticks] or [0.0, 1.0]
     low, high = float(min(given)), float(max(given))
     if axis.log:
         grow = max((high / low) ** margin, 1.02)
-        return Scale(low / grow, high * grow, start, end, math.log10)
-    low = min(low, 0.0) if axis.zero else low
-    pad = margin * (high - low) or (0.5 * abs(high) if margin else 0) or 0.5
-    return Scale(0.0 if axis.zero and low == 0 else low - pad, high + pad, start, end, float)
+        low, high = low / grow, high * grow
+    else:
+        low = min(low, 0.0) if axis.zero else low
+        pad = margin * (high - low) or (0.5 * abs(high) if margin else 0) or 0.5
+        low, high = 0.0 if axis.zero and low == 0 else low - pad, high + pad
+    bend = math.log10 if axis.log else float
+    first, last = bend(low), bend(high)
+    at = lambda value: start + (end - start) * (bend(value) - first) / (last - first)
+    return at, axis.ticks or (decades if axis.log else nice)(low, high)
 
 
 def _places(points: Sequence[Point]) -> str:
@@ -120,17 +115,12 @@ def _places(points: Sequence[Point]) -> str:
 def _mark(one: Series, x: float, y: float, title: str | None = None) -> Markup:
     """A marker; its form distinguishes the series where colours do not."""
     inside = [] if title is None else [tag("title", title)]
-    style = one.style % STYLES
-    name, by = f"{'h' if one.hollow else 'm'} s{style}", MARK * 1.15
-    match style % 5:
-        case 0:
-            return tag("circle", *inside, class_=name, cx=f"{x:.1f}", cy=f"{y:.1f}", r=MARK)
-        case 1:
-            corner = {"x": f"{x - MARK:.1f}", "y": f"{y - MARK:.1f}"}
-            return tag("rect", *inside, class_=name, **corner, width=2 * MARK, height=2 * MARK)
-        case form:
-            corners = [(x + a * by, y + b * by) for a, b in CORNERS[form]]
-            return tag("polygon", *inside, class_=name, points=_places(corners))
+    name = f"{'h' if one.hollow else 'm'} s{one.style % STYLES}"
+    corners = CORNERS[one.style % STYLES % len(CORNERS)]
+    if not corners:
+        return tag("circle", *inside, class_=name, cx=f"{x:.1f}", cy=f"{y:.1f}", r=MARK)
+    places = [(x + a * MARK, y + b * MARK) for a, b in corners]
+    return tag("polygon", *inside, class_=name, points=_places(places))
 
 
 def _line(name: str, one: Series, **where: object) -> Markup:
@@ -141,12 +131,12 @@ def _line(name: str, one: Series, **where: object) -> Markup:
 
 
 def _drawn(one: Series, x: Scale, y: Scale, title: Callable[[Point], str]) -> list[Markup]:
-    places = [(x.at(a), y.at(b)) for a, b in one.points]
+    places = [(x(a), y(b)) for a, b in one.points]
     parts = []
     if one.band:
         ends = list(zip(places, one.band, strict=True))
-        above = [(at, y.at(high)) for (at, _), (_, high) in ends]
-        below = [(at, y.at(low)) for (at, _), (low, _) in reversed(ends)]
+        above = [(at, y(high)) for (at, _), (_, high) in ends]
+        below = [(at, y(low)) for (at, _), (low, _) in reversed(ends)]
         name = f"band s{one.style % STYLES}"
         parts.append(tag("polygon", class_=name, points=_places([*above, *below])))
     if one.line and len(places) > 1:
@@ -165,17 +155,16 @@ def chart(
     ys = [b for one in series for _, b in one.points]
     ys += [value for one in series for ends in one.band for value in ends]
     right, base = wide - RIGHT, high - BOTTOM
-    across = scaled(x, xs, LEFT, right, 0.06 if x.log else 0.02)
-    up = scaled(y, ys, base, TOP, 0.06)
+    across, x_ticks = scaled(x, xs, LEFT, right, 0.06 if x.log else 0.02)
+    up, y_ticks = scaled(y, ys, base, TOP, 0.06)
     show_x, show_y = (axis.show or short for axis in (x, y))
-    ticks = lambda axis, scale: axis.ticks or (decades if axis.log else nice)(scale.low, scale.high)
     parts = []
-    for value in ticks(y, up):
-        at = round(up.at(value), 1)
+    for value in y_ticks:
+        at = round(up(value), 1)
         parts.append(tag("line", class_="grid", x1=LEFT, x2=right, y1=at, y2=at))
         parts.append(tag("text", show_y(value), x=LEFT - 7, y=f"{at + 4.5:.1f}", text_anchor="end"))
-    for value in ticks(x, across):
-        at = round(across.at(value), 1)
+    for value in x_ticks:
+        at = round(across(value), 1)
         parts.append(tag("line", class_="tick", x1=at, x2=at, y1=base, y2=base + 4))
         parts.append(tag("text", show_x(value), x=at, y=base + 18, text_anchor="middle"))
     parts.append(tag("line", class_="axis", x1=LEFT, x2=right, y1=base, y2=base))
@@ -194,9 +183,8 @@ def legend(series: Sequence[Series]) -> Markup:
     for one in series:
         line = _line("line", one, x1=1, x2=33, y1=7, y2=7) if one.line else None
         swatch = join([line, _mark(one, 17.0, 7.0) if one.marks else None])
-        items.append(
-            tag("li", tag("svg", swatch, viewBox="0 0 34 14", aria_hidden="true"), one.name)
-        )
+        picture = tag("svg", swatch, viewBox="0 0 34 14", aria_hidden="true")
+        items.append(tag("li", picture, one.name))
     return tag("ul", *items, class_="legend")
 
 
@@ -205,7 +193,7 @@ def figure(
 ) -> Markup:
     """Charts with their legend and caption, and their data as folded tables."""
     panels = tag("div", *charts, class_="panels" if len(charts) > 1 else "panel")
-    under = tag("details", tag("summary", "The data as a table"), *data)
+    under = folded("The data as a table", *data)
     return tag("figure", panels, names, tag("figcaption", caption), under)
 
 

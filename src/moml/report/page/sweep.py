@@ -19,7 +19,7 @@ class Point(NamedTuple):
 
     values: dict[str, float]
     scores: list[float]
-    seeds: int
+    mean: float | None  # over the seeds that did not diverge
     lost: int
     rows: list[Record]
 
@@ -28,11 +28,6 @@ class Point(NamedTuple):
         """Its values in words."""
         return _words(self.values) or "all seeds"
 
-    @property
-    def mean(self) -> float | None:
-        """Mean score over the seeds that did not diverge."""
-        return float(np.mean(self.scores)) if self.scores else None
-
 
 def _words(values: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in values.items())
@@ -40,34 +35,30 @@ def _words(values: dict[str, float]) -> str:
 
 def ranked(run: Swept) -> list[Point]:
     """The points of the grid: those that lost the fewest seeds first, then by score."""
-    members: dict[tuple[tuple[str, float], ...], list[list[Record]]] = {}
-    for setting, lines in zip(run.settings, run.lines, strict=True):
-        values = tuple((name, value) for name, value in setting.items() if name != "seed")
-        members.setdefault(values, []).append(lines)
-    points = [_point(dict(values), mine) for values, mine in members.items()]
+    mean = lambda some: float(np.mean(some)) if some and None not in some else None
+    points, seeds = [], run.record["seeds"]
+    for start in range(0, len(run.settings), seeds):  # seeds run fastest
+        members = run.lines[start : start + seeds]
+        values = {name: x for name, x in run.settings[start].items() if name != "seed"}
+        alive = [mine for mine in members if not mine or mine[-1]["loss"] is not None]
+        scored = [[row["score"] for row in mine if row["score"] is not None] for mine in alive]
+        scores = [mine[-1] for mine in scored if mine]
+        rows = [
+            lines[0] | {name: mean([line[name] for line in lines]) for name in ("loss", "score")}
+            for lines in zip(*members, strict=False)
+        ]
+        points.append(Point(values, scores, mean(scores), seeds - len(alive), rows))
     sign = -1 if run.measure.higher else 1
     worth = lambda point: np.inf if point.mean is None else sign * point.mean
     return sorted(points, key=lambda point: (point.lost, worth(point)))
 
 
-def _point(values: dict[str, float], members: list[list[Record]]) -> Point:
-    alive = [mine for mine in members if not mine or mine[-1]["loss"] is not None]
-    scored = [[row["score"] for row in mine if row["score"] is not None] for mine in alive]
-    mean = lambda some: float(np.mean(some)) if some and None not in some else None
-    rows = [
-        lines[0] | {name: mean([line[name] for line in lines]) for name in ("loss", "score")}
-        for lines in zip(*members, strict=False)
-    ]
-    scores = [mine[-1] for mine in scored if mine]
-    return Point(values, scores, len(members), len(members) - len(alive), rows)
-
-
 def body(run: Swept) -> list[Markup]:
     """All sections but the settings."""
-    points, measure = ranked(run), run.measure
+    points, measure, seeds = ranked(run), run.measure, run.record["seeds"]
     best = points[0]
     end = "" if best.mean is None else f" The best of them is {best.name}."
-    about = f": {len(points):,} settings with {best.seeds} seeds each."
+    about = f": {len(points):,} settings with {seeds} seeds each."
     pairs = [
         (f"best {measure.words}", measure.say(best.mean)),
         ("settings", f"{len(points):,}"),
@@ -79,9 +70,9 @@ def body(run: Swept) -> list[Markup]:
          float(np.std(point.scores)) if point.scores else None, point.lost]
         for place, point in enumerate(points, start=1)
     ]  # fmt: skip
-    columns = ["rank", *run.record["grid"], measure.axis, "std over seeds"]
+    columns = ["rank", *run.record["grid"], measure.axis, "std over seeds", f"lost of {seeds}"]
     caption = "Settings by last score, averaged over seeds; those with lost seeds are last"
-    scores = table(caption, [*columns, f"lost of {best.seeds}"], rows)
+    scores = table(caption, columns, rows)
     parts = [lead(run.config, about, end), tiles(pairs)]
     parts.append(section("Settings by score", _map(run, points), scores))
     shown = [point for point in points if point.scores][:LINES]

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from moml.report.page.charts import by_known
-from moml.report.page.html import Markup, join, note, pair, section, table, tag, tiles, upper
+from moml.report.page.html import Markup, join, pair, section, table, tag, tiles, upper
 from moml.report.page.runs import METRICS, Tabled
 from moml.report.page.svg import Series
-from moml.report.terminal.table_scores import score_grid, verdict
+from moml.report.terminal import score_grid, verdict
 from moml.types import Record
 
 MODELS = {
@@ -18,10 +18,9 @@ MODELS = {
 
 
 def known_line(rows: Sequence[Record], metric: str, model: str, name: str, style: int) -> Series:
-    """Scores of one model by known rows, with their spread over the tasks if it was stored."""
+    """Scores of one model by known rows, with their spread over the tasks."""
     mine = [row for row in rows if row["metric"] == metric and row["model"] == model]
-    spread = all("quantiles" in row for row in mine)
-    band = [(row["quantiles"][0], row["quantiles"][-1]) for row in mine] if spread else []
+    band = [(row["quantiles"][0], row["quantiles"][-1]) for row in mine]
     return Series(name, [(row["shots"], row["mean"]) for row in mine], style, band)
 
 
@@ -53,10 +52,6 @@ def body(run: Tabled) -> list[Markup]:
     metrics = list(dict.fromkeys(row["metric"] for row in run.rows))
     pictures = [figure for name in metrics for figure in _pictures(run.rows, name)]
     parts.append(section("Scores by known rows", pair(*pictures)))
-    if not all("quantiles" in row for row in run.rows):
-        parts.append(
-            note("This run is of a version that did not store the spread of the scores over tasks.")
-        )
     for name in metrics:
         shots, scores = score_grid(run.rows, name)
         caption = (
@@ -83,14 +78,14 @@ def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
         f"{upper(measure.words)} on the same rows of the same held-out tasks, by how many of "
         "their other rows are known."
     )
-    pictures = [by_known(lines, measure, "rows", caption, bands=False)]
-    if lines[0].band:
-        caption = (
-            "Spread over the tasks: the band contains all but the lowest and the highest tenth of "
-            "the scores."
-        )
-        pictures.append(by_known(lines[:2], measure, "rows", caption))
-    return pictures
+    spread = (
+        "Spread over the tasks: the band contains all but the lowest and the highest tenth of the "
+        "scores."
+    )
+    return [
+        by_known(lines, measure, "rows", caption, bands=False),
+        by_known(lines[:2], measure, "rows", spread),
+    ]
 
 
 def _columns(about: Record) -> Markup:

@@ -1,0 +1,203 @@
+"""Tables on a terminal: result rows, groups of clients, the models of a user's own table."""
+
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from moml.types import Record
+
+NAMES = {"took-part": "took part", "unseen": "never took part"}
+FIGURES = {  # column -> metric
+    "before": "accuracy_before",
+    "after": "test_accuracy",
+    "worst tenth": "worst_decile",
+    "spread": "spread",
+}
+SHOWN = 20  # clients; of more, only the worst half as many
+PAYS = 0.99  # personalisation pays below this share of the best score without adaptation
+
+
+def print_table(
+    title: str | None, columns: Sequence[str], lines: Iterable[Iterable[object]],
+    no_wrap: Collection[str] = (), **look: Any,
+) -> None:  # fmt: skip
+    """Print a table, 110 columns wide in a file; its first column is aligned left, others right."""
+    table = Table(title=title, title_justify="left", **look)
+    for i, name in enumerate(columns):
+        table.add_column(name, justify="right" if i else "left", no_wrap=name in no_wrap)
+    for line in lines:
+        table.add_row(*map(str, line))
+    Console(width=None if sys.stdout.isatty() else 110).print(table)
+
+
+def number(value: float | int | None, form: str = ".3g") -> str:
+    """A number, or a dash for None."""
+    return "-" if value is None else f"{value:{form}}"
+
+
+def mean_std(mean: float | int | None, std: float | int | None, form: str = ".3f") -> str:
+    """`mean ± std`, or a dash for None."""
+    return "-" if mean is None else f"{mean:{form}} ± {std:{form}}"
+
+
+def print_rows(rows: Sequence[Record], title: str) -> None:
+    """Print the setting, method, mean, standard deviation, lost seeds and cost of each row."""
+    score = rows[0]["metric"].replace("_", " ")
+    columns = ("method", *rows[0]["setting"], score, "seeds", "lost", "samples", "seconds")
+    spread = lambda row: mean_std(row["mean"], row["std"])
+    lines = [
+        (row["method"], *map(number, row["setting"].values()),
+         spread(row) if row["seeds"] > 1 else number(row["mean"], ".3f"),
+         str(row["seeds"]), str(row["lost"]), f"{row['samples']:,}", f"{row['seconds']:.1f}")
+        for row in rows
+    ]  # fmt: skip
+    print_table(title, columns, lines, no_wrap=[score])
+
+
+def print_beside_paper(
+    rows: Sequence[Record], title: str, ms: Sequence[float | None], paper_ms: Sequence[float | None]
+) -> None:
+    """Print our scores and milliseconds per iteration beside the printed ones."""
+    columns = ("method", *rows[0]["setting"], "ours", "printed", "lost", "ms/it", "printed ms/it")
+    lines = [
+        (row["method"], *map(number, row["setting"].values()),
+         mean_std(row["mean"], row["std"]), mean_std(row["paper_mean"], row["paper_std"]),
+         f"{row['lost']} of {row['seeds']}", number(mine, ".4f"), number(theirs, ".3f"))
+        for row, mine, theirs in zip(rows, ms, paper_ms, strict=True)
+    ]  # fmt: skip
+    print_table(title, columns, lines)
+
+
+def print_accuracies(rows: Sequence[Record], title: str) -> None:
+    """Print accuracies beside the printed ones, with the iterations and seconds of each row."""
+    both = ("ours, %", "printed, %")
+    columns = ("method", "eta", "beta", "iterations", *both, "lost", "seconds")
+    lines = [
+        (row["method"],
+         *(number(row["setting"].get(n) if row["iterations"] else None) for n in ("eta", "beta")),
+         f"{row['iterations']:,}", mean_std(row["mean"], row["std"], ".2f"),
+         mean_std(row["paper_mean"], row["paper_std"], ".2f"),
+         f"{row['lost']} of {row['seeds']}", f"{row['seconds']:.1f}")
+        for row in rows
+    ]  # fmt: skip
+    print_table(title, columns, lines, no_wrap=columns)
+
+
+def print_settings(rows: Sequence[Record], title: str) -> None:
+    """Print one metric of a study: a line per method and S2, a column per eta."""
+    lines: dict[tuple[str, str], str] = {}
+    for row in rows:
+        key = row["setting"]["s2"], row["method"]
+        cell = f"{number(row['mean'], '9.1e')} (eta {row['setting']['eta']:.3g})"
+        lines[key] = lines.get(key, "") + f"{cell:<26}"
+    print(f"\n{title}; {rows[0]['seeds']} seeds")
+    for (s2, method), cells in lines.items():
+        print(f"  S2 {s2:<12}{method:<21}{cells}")
+
+
+def print_clients(rows: Sequence[Record], title: str) -> None:
+    """Print the scores of groups of clients, then of single clients for the first `shots`."""
+    groups = _merged([row for row in rows if "client" not in row["setting"]], "group", "shots")
+    lines = [
+        [NAMES[line["group"]], str(line["shots"]), str(line["clients"]),
+         *(f"{line[metric]:.1f}" for metric in FIGURES.values())]
+        for line in groups
+    ]  # fmt: skip
+    print_table(f"{title}, %", ("clients", "shots", "count", *FIGURES), lines)
+    first = rows[0]["setting"]["shots"]
+    single = [row for row in rows if "client" in row["setting"]]
+    single = [row for row in single if row["setting"]["shots"] == first]
+    ranked = sorted(_merged(single, "group", "client"), key=lambda line: line["test_accuracy"])
+    few = ranked if len(ranked) <= SHOWN else ranked[: SHOWN // 2]
+    which = "" if few is ranked else f"; the worst {len(few)} of {len(ranked)}, --json has all"
+    lines = [
+        [NAMES[line["group"]], str(line["client"]), str(line["images"]),
+         f"{line['accuracy_before']:.1f}", f"{line['test_accuracy']:.1f}"]
+        for line in few
+    ]  # fmt: skip
+    columns = ("clients", "number", "test images", "before", "after")
+    print_table(f"single clients, {first} shots{which}", columns, lines)
+
+
+def _merged(rows: Iterable[Record], *axes: str) -> list[Record]:
+    """Merge rows that agree in these axes into one record with all their metrics."""
+    lines: dict[tuple[object, ...], Record] = {}
+    for row in rows:
+        line = lines.setdefault(tuple(row["setting"][axis] for axis in axes), dict(row["setting"]))
+        line[row["metric"]] = row["mean"]
+    return list(lines.values())
+
+
+def cost_line(cost: Mapping[str, int]) -> str:
+    """Cost of rounds in one line.
+
+    >>> cost_line({"down": 12_300_000_000, "up": 5_000, "gradients": 4_100_000, "products": 0,
+    ...            "samples": 900})
+    '12.3 GB down, 5 kB up; at the clients 4,100,000 gradients, 900 samples'
+    """
+    products = f"{cost['products']:,} Hessian-vector products, " if cost["products"] else ""
+    return (
+        f"{size(cost['down'])} down, {size(cost['up'])} up; at the clients "
+        f"{cost['gradients']:,} gradients, {products}{cost['samples']:,} samples"
+    )
+
+
+def size(count: float | int) -> str:
+    """Number of bytes with a unit.
+
+    >>> size(1_500_000), size(0)
+    ('1.5 MB', '0 bytes')
+    """
+    for power, unit in ((12, "TB"), (9, "GB"), (6, "MB"), (3, "kB")):
+        if count >= 10**power:
+            return f"{count / 10**power:.3g} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def print_scores(rows: Sequence[Record], target: str) -> None:
+    """Print a table per metric: a line per model, a column per number of known rows."""
+    for metric in dict.fromkeys(row["metric"] for row in rows):
+        first = next(row for row in rows if row["metric"] == metric)
+        about = f"{plural(first['tasks'], 'held-out task')}, {plural(first['rows'], 'row')}"
+        print(f"{metric.replace('_', ' ')} of {target} by known rows: {about}", flush=True)
+        shots, scores = score_grid(rows, metric)
+        columns = ["model", *map(str, shots)]
+        print_table(None, columns, [[name, *cells] for name, cells in scores.items()], columns)
+
+
+def score_grid(rows: Sequence[Record], metric: str) -> tuple[list[int], dict[str, list[str]]]:
+    """Numbers of known rows, and for each model `mean ± std` at these numbers."""
+    mine = [row for row in rows if row["metric"] == metric]
+    scores: dict[str, list[str]] = {}
+    for row in mine:
+        scores.setdefault(row["model"], []).append(f"{row['mean']:.4g} ± {row['std']:.2g}")
+    return list(dict.fromkeys(row["shots"] for row in mine)), scores
+
+
+def verdict(rows: Sequence[Record]) -> str:
+    """Compare the personal model, with most known rows, to the best score without adaptation."""
+    metric = "rmse" if any(row["metric"] == "rmse" for row in rows) else "log_loss"
+    scores = {(row["model"], row["shots"]): row["mean"] for row in rows if row["metric"] == metric}
+    most = max(row["shots"] for row in rows)
+    after = scores["personal", most]
+    before = min(scores["personal", 0], scores["pooled", 0])
+    both = f"{after:.4g} after {plural(most, 'row')}, {before:.4g} without any"
+    result = f"{metric.replace('_', ' ')} {both}"
+    if after > PAYS * before:
+        return f"personalisation does not pay on this table: {result}"
+    name = min(("per-task", "shrunken-mean"), key=lambda model: scores[model, most])
+    if scores[name, most] < after:
+        result += f"; but {name} alone has {scores[name, most]:.4g}"
+    return f"personalisation pays: {result}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "row"), plural(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

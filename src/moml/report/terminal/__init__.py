@@ -1,1 +1,0 @@
-"""Result rows and scores as tables on a terminal."""
