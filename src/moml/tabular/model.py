@@ -14,7 +14,8 @@ from moml.algorithms.tabular.members import PersonalParams, Shape, parts
 from moml.algorithms.tabular.summary import WithSummary
 from moml.algorithms.tabular.update import update_program
 from moml.models.table import Knots
-from moml.tabular.rows import CHUNK, as_input, as_target, by_size, power
+from moml.tabular.compilation import jit
+from moml.tabular.rows import CHUNK, as_input, as_target, by_size
 from moml.types import Batch, Hyper, Meta, Record
 
 _HYPER = Hyper(eta=0.0)  # not used: members have learned all that their adaptation needs
@@ -39,7 +40,11 @@ class TableModel:
 
     def start(self) -> PersonalParams:
         """Personal parameters of one task without known rows."""
-        return self.personal(np.zeros((0, self.shape.features)), np.zeros(0), [np.arange(0)])
+        one = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf)[None], tree)
+        made = {kind: parts(kind, self.shape, self.knots).adapt for kind in self.metas}
+        each = {kind: adapt.start(self.metas[kind]) for kind, adapt in made.items()}
+        summary = max((p.summary for p in each.values()), key=len)
+        return PersonalParams(summary[None], {kind: one(p.params) for kind, p in each.items()})
 
     def extend(
         self,
@@ -52,7 +57,7 @@ class TableModel:
         """Personal parameters after later rows groups[i]; `counts` are the earlier rows of each."""
         x, y = as_input(x), as_target(self.shape, y)
         counts = np.asarray(counts, x.dtype)
-        update = update_program(self.shape, tuple(self.metas))
+        update = _update_program(self.shape, tuple(self.metas))
 
         def run(some: np.ndarray, batch: Batch) -> PersonalParams:
             at = np.concatenate([some, np.repeat(some[:1], len(batch.mask) - some.size)])
@@ -71,7 +76,7 @@ class TableModel:
         out = []
         for first in range(0, len(x), CHUNK):
             n = min(CHUNK, len(x) - first)
-            at = first + np.minimum(np.arange(power(n)), n - 1)
+            at = first + np.minimum(np.arange(CHUNK), n - 1)
             mine = jax.tree.map(lambda leaf, at=at: leaf[which[at]], personal)
             out.append(np.asarray(answer(self.knots, self.metas, mine, x[at]))[:n])
         return np.concatenate(out)
@@ -98,7 +103,13 @@ def _adapt_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., Person
 
         return jax.vmap(one)(jax.tree.map(jnp.asarray, batch))
 
-    return jax.jit(run)
+    return jit(run)
+
+
+@cache
+def _update_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., PersonalParams]:
+    """The compiled update of a batch of tasks by all members."""
+    return jit(update_program(shape, kinds))
 
 
 @cache
@@ -126,4 +137,4 @@ def _answer_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., jax.A
 
         return jax.vmap(one)(personal, x)
 
-    return jax.jit(run)
+    return jit(run)

@@ -147,5 +147,6 @@ def keep(ok: Bool[Array, ""], new: Meta, old: Meta) -> Meta:
 
 def _marked(carry: Members, lost: np.ndarray) -> Members:
     before = np.asarray(carry.lost_at)
-    lost_at = jnp.asarray(np.where(before < 0, lost, before), jnp.int32)
-    return Members(carry.state, keep(lost_at < 0, carry.state.meta, carry.good), lost_at)
+    lost_at = np.where(before < 0, lost, before).astype(np.int32)
+    good = keep(lost_at < 0, carry.state.meta, carry.good)
+    return Members(carry.state, good, jnp.asarray(lost_at))

@@ -14,6 +14,7 @@ from moml.algorithms.tabular.summary import (
     WithSummary,
     beside,
     given_summary,
+    no_rows,
     summary_of,
     with_summary,
 )
@@ -115,13 +116,12 @@ def candidates(shape: Shape) -> tuple[str, ...]:
 def parts(kind: str, shape: Shape, at: Knots) -> Parts:
     """A kind of member for tables of this shape."""
     summarise, leave_out = summary_of(squash, lambda y: targets(shape, y), shape.ordered)
+    out, dtype = shape.classes or 1, jnp.result_type(float)
+    empty = no_rows(out, shape.features, shape.ordered, dtype)
     if kind in ("pooled", "custom"):
         summarise = lambda batch: jnp.zeros(0, batch.x.dtype)
         leave_out = lambda batch: jnp.zeros((len(batch.x), 0), batch.x.dtype)
-    dtype = jnp.result_type(float)
-    y = jnp.zeros(1, dtype if shape.classes is None else jnp.int32)
-    empty = summarise(Batch(jnp.zeros((1, shape.features), dtype), y, jnp.zeros(1, dtype)))
-    out = shape.classes or 1
+        empty = empty[:0]
     if kind == "custom" and shape.build is not None:
         net = bounded(as_model(shape.build, shape.features, out))
     else:

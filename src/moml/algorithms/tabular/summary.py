@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
+from numpy.typing import DTypeLike
 
 from moml.types import Adapt, Batch, Hyper, Loss, Meta
 
@@ -22,7 +24,7 @@ class WithSummary(NamedTuple):
     """Parameters of a network, and the summary it receives beside every row of the task."""
 
     params: PyTree
-    summary: Float[Array, " summary"]
+    summary: Float[Array | np.ndarray, " summary"]
 
 
 def beside(
@@ -43,7 +45,7 @@ def given_summary(loss: Loss) -> Loss:
 
 
 def with_summary(
-    adapt: Adapt, summarise: Summarise, leave_out: Summarise, empty: Float[Array, " summary"]
+    adapt: Adapt, summarise: Summarise, leave_out: Summarise, empty: np.ndarray
 ) -> Adapt:
     """The same adaptation, of a network that receives a summary of the support beside each row.
 
@@ -97,6 +99,18 @@ def _moments(
         newest = mask * (place * mask == jnp.max(place * mask)).astype(mask.dtype)
         parts += [newest @ y, newest @ x]
     return jnp.concatenate(parts)
+
+
+def no_rows(out: int, features: int, ordered: bool, dtype: DTypeLike) -> np.ndarray:
+    """The summary of no rows: zeros, but for the spread.
+
+    >>> no_rows(1, 2, False, np.float64).tolist()
+    [0.0, 0.001, 0.0, 0.0, 0.0]
+    """
+    size = 2 * out + 1 + features + ordered * (out + features)
+    empty = np.zeros(size, dtype)
+    empty[out : 2 * out] = np.sqrt(np.asarray(1e-6, dtype))
+    return empty
 
 
 class Fields(NamedTuple):
