@@ -10,15 +10,17 @@ from jax.stages import Compiled, Wrapped
 from jaxtyping import PyTree
 
 
-def jit(function: Callable[..., object], level: int = 1, **options: object) -> Wrapped:
+def jit(
+    function: Callable[..., object], level: int = 1, donate_argnums: int | None = None
+) -> Wrapped:
     """Compile with less optimisation of machine code: half the seconds, and no slower programs.
 
     The level is that of XLA_FLAGS, if it is set there; other devices than CPUs have their own.
     """
     name = "xla_backend_optimization_level"
-    if jax.default_backend() == "cpu" and name not in os.environ.get("XLA_FLAGS", ""):
-        options["compiler_options"] = {name: level}
-    return jax.jit(function, **options)
+    ours = jax.default_backend() == "cpu" and name not in os.environ.get("XLA_FLAGS", "")
+    options = {name: level} if ours else None
+    return jax.jit(function, donate_argnums=donate_argnums, compiler_options=options)
 
 
 class Ahead:

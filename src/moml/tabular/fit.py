@@ -92,7 +92,7 @@ def fit_models(
             raise ConfigError(f"kinds must be among {', '.join(KINDS)}; got unknown kind {kind!r}")
     names = list(chosen if only is None else only)
     lists = [np.asarray(rows, int) for rows in groups]
-    sizes = np.array([len(rows) for rows in (lists if alike is None else alike)])
+    sizes = np.array([np.size(rows) for rows in (lists if alike is None else alike)])
     held = choose(lists, seed) if held_out is None else tuple(int(i) for i in held_out)
     seen = [rows for i, rows in enumerate(lists) if i not in set(held)]
     if not seen or not held:

@@ -41,9 +41,11 @@ class TableModel:
     def start(self) -> PersonalParams:
         """Personal parameters of one task without known rows."""
         one = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf)[None], tree)
-        made = {kind: parts(kind, self.shape, self.knots).adapt for kind in self.metas}
-        each = {kind: adapt.start(self.metas[kind]) for kind, adapt in made.items()}
-        summary = max((p.summary for p in each.values()), key=len)
+        each: dict[str, WithSummary] = {
+            kind: parts(kind, self.shape, self.knots).adapt.start(meta)
+            for kind, meta in self.metas.items()
+        }
+        summary = max((np.asarray(p.summary) for p in each.values()), key=len)
         return PersonalParams(summary[None], {kind: one(p.params) for kind, p in each.items()})
 
     def extend(

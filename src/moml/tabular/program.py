@@ -25,7 +25,7 @@ from moml.models.table import Knots
 from moml.tabular.compilation import Ahead, jit
 from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, below, drawn_from, grouped, places
-from moml.tasks.sampler import distinct, fetch
+from moml.tasks.sampler import distinct
 from moml.training.compose import init_key, run_key, start
 from moml.types import (
     Algorithm,
@@ -52,8 +52,15 @@ class TableData(NamedTuple):
 
     knots: Knots
     rows: Grouped
-    groups: np.int32 | jax.Array  # how many there are; more are padding
+    groups: Int[Array, ""]  # how many there are; more are padding
     seed: np.uint32 | jax.Array
+
+
+class Visits(NamedTuple):
+    """What steps draw: groups, and rows of the table, -1 for an empty place."""
+
+    ids: Int[Array, "*steps tasks"]
+    rows: Int[Array, "*steps tasks places"]  # the support, then the query
 
 
 class Plan(NamedTuple):
@@ -101,7 +108,7 @@ def table_data(
     size = lambda n: n if len(x) >= LARGE else max(LEAST, power(n))
     fill = lambda a, n: np.pad(a, [(0, n - len(a)), *[(0, 0)] * (a.ndim - 1)])
     filled = [fill(a, size(len(x))) for a in rows[:4]] + [fill(a, most) for a in rows[4:]]
-    return TableData(at, Grouped(*filled), np.int32(len(groups)), np.uint32(seed))
+    return TableData(at, Grouped(*filled), jax.device_put(np.int32(len(groups))), np.uint32(seed))
 
 
 def layout(kind: str, shape: Shape, at: Knots, size: int = 1) -> Flat:
@@ -138,9 +145,9 @@ def member(kind: str, plan: Plan, given: TableData) -> Member:
 
 @lru_cache(maxsize=64)
 def draw_program(plan: Plan) -> Wrapped:
-    """(table, seeds, first step) -> what the next `chunk` steps draw, leaves [seeds, steps, ...]."""
+    """(table, seeds, first step) -> what `chunk` steps draw, leaves [seeds, steps, ...]."""
 
-    def draw(given: TableData, key: Key) -> TaskBatch:
+    def draw(given: TableData, key: Key) -> Visits:
         bits = jax.random.bits(key, (plan.tasks, 4), jnp.uint32)
         if plan.memory:  # a memory is written once a step
             ids = distinct(jax.random.fold_in(key, 1), given.groups, plan.tasks)
@@ -150,9 +157,10 @@ def draw_program(plan: Plan) -> Wrapped:
             places, size=plan.visit + plan.queries, shots=plan.visit, ordered=plan.shape.ordered
         )
         drawn = jax.vmap(lambda bits, n: one(bits, n))(bits[:, 1:], given.rows.size[ids])
-        return TaskBatch(ids, Task(drawn[:, : plan.visit], drawn[:, plan.visit :]))
+        at = given.rows.order[given.rows.start[ids][:, None] + jnp.maximum(drawn, 0)]
+        return Visits(ids, jnp.where(drawn >= 0, at, -1))
 
-    def run(given: TableData, seeds: Int[Array, " seeds"], begin: Int[Array, ""]) -> TaskBatch:
+    def run(given: TableData, seeds: Int[Array, " seeds"], begin: Int[Array, ""]) -> Visits:
         steps = begin + jnp.arange(plan.chunk, dtype=jnp.int32)
         of_step = lambda seed, step: draw(given, jax.random.fold_in(run_key(seed), step))
         return jax.vmap(lambda seed: jax.vmap(lambda step: of_step(seed, step))(steps))(seeds)
@@ -187,17 +195,16 @@ def train_program(kind: str, plan: Plan) -> Ahead:
     """
 
     def one(
-        state: State, visits: TaskBatch, hyper: Hyper, given: TableData, test: Task,
+        state: State, visits: Visits, hyper: Hyper, given: TableData, test: Task,
         begin: Int[Array, ""], count: Int[Array, ""],
     ) -> tuple[State, Info, jax.Array]:  # fmt: skip
         made, flat, algorithm, _ = member(kind, plan, given)
-        tasks = drawn_from(given.rows, shots=plan.visit, ordered=plan.shape.ordered)
         schedule = cosine(plan.steps)
 
         def step(i: Int[Array, ""], carry: tuple[State, Info]) -> tuple[State, Info]:
             state, seen = carry
-            now = jax.tree.map(lambda leaf: leaf[i], visits)
-            state, info = algorithm.step(state, fetch(now, tasks), schedule(hyper, begin + i))
+            batch = _fetched(given.rows, visits.ids[i], visits.rows[i], plan.visit)
+            state, info = algorithm.step(state, batch, schedule(hyper, begin + i))
             return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), seen, info)
 
         nothing = jnp.zeros(plan.chunk, state.meta.dtype)
@@ -211,7 +218,7 @@ def train_program(kind: str, plan: Plan) -> Ahead:
         return state, info, jax.vmap(answer)(test.support, test.query.x)
 
     def run(
-        state: State, given: TableData, test: Task, visits: TaskBatch,
+        state: State, given: TableData, test: Task, visits: Visits,
         begin: Int[Array, ""], count: Int[Array, ""], hyper: Hyper,
     ) -> tuple[State, Info, jax.Array]:  # fmt: skip
         rest = (given, test, begin, count)
@@ -222,6 +229,17 @@ def train_program(kind: str, plan: Plan) -> Ahead:
         return _joined(both(apart, visits, hyper))
 
     return Ahead(jit(run, donate_argnums=0))
+
+
+def _fetched(
+    table: Grouped, ids: Int[Array, " tasks"], rows: Int[Array, "tasks places"], visit: int
+) -> TaskBatch:
+    """The rows of a step's visits; an empty place has the first row, and no weight."""
+    at = jnp.maximum(rows, 0)
+    take = lambda values: values.at[at].get(mode="promise_in_bounds")
+    both = Batch(take(table.x), take(table.y), jnp.where(rows >= 0, take(table.weights), 0))
+    cut = lambda begin, end: jax.tree.map(lambda leaf: leaf[:, begin:end], both)
+    return TaskBatch(ids, Task(cut(0, visit), cut(visit, rows.shape[1])))
 
 
 def _joined(tree: State) -> State:

@@ -16,14 +16,15 @@ from moml.tabular.program import (
     QUERIES,
     Plan,
     TableData,
+    Visits,
     draw_program,
     first_program,
     layout,
     train_program,
 )
-from moml.training.loop import Members, TrainingInfo, loop
+from moml.training.loop import Members, loop
 from moml.training.progress import bar
-from moml.types import Batch, Hyper, Info, Meta, Record, State, Task, TaskBatch
+from moml.types import Batch, Hyper, Info, Meta, Record, State, Task
 
 ETAS = (0.003, 0.01)
 LOOKS = 20  # number of scores on held-out tasks during training
@@ -60,8 +61,11 @@ class Best(NamedTuple):
     def better(self, new: "Best") -> "Best":
         """Member by member the better one."""
         ok = new.loss < self.loss  # False for NaN
-        take = lambda new, old: np.where(ok.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-        return Best(*map(take, new, self))
+
+        def take(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+            return np.where(ok.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        return Best(*(take(*pair) for pair in zip(new, self, strict=True)))
 
 
 def task_losses(shape: Shape, answers: np.ndarray, query: Batch) -> np.ndarray:
@@ -95,7 +99,9 @@ def train_members(
     count = {k: members if models is None else len(jax.tree.leaves(models[k])[0]) for k in kinds}
     given, batch, asked = jax.device_put(given), jax.device_put(test.batch), test.query
     draw, seeds = draw_program(plan), np.arange(max(count.values()), dtype=np.int32)
-    first = first_program(tuple(kinds), plan)(given, {k: seeds[:n] for k, n in count.items()}, hyper)
+    first = first_program(tuple(kinds), plan)(
+        given, {k: seeds[:n] for k, n in count.items()}, hyper
+    )
     flats = {kind: layout(kind, shape, given.knots, plan.size) for kind in names}
     states = {kind: first[kind] for kind in names}
     if models is not None:
@@ -105,7 +111,7 @@ def train_members(
     scored: dict[str, Best] = {}
     title = f"{', '.join(names)} x {len(settings) * max(count[kind] for kind in names)}"
 
-    def arguments(kind: str, state: State, begin: int, size: int, visits: TaskBatch) -> tuple:
+    def arguments(kind: str, state: State, begin: int, size: int, visits: Visits) -> tuple:
         if count[kind] < len(seeds):
             visits = jax.tree.map(lambda leaf: np.asarray(leaf)[: count[kind]], visits)
         return state, given, batch, visits, np.int32(begin), np.int32(size), hyper
@@ -140,7 +146,7 @@ def train_members(
         if models is not None:
             begun, _ = stretch(begun, 0, 0)
             look(0)
-        carry = Members(begun, begun.meta, jnp.asarray(np.full(len(begun.meta), -1, np.int32)))
+        carry = Members(begun, begun.meta, np.full(len(begun.meta), -1, np.int32))
         loop(
             title, advance, carry, steps=plan.steps, length=plan.chunk,
             after=lambda info: look(info.step),
@@ -172,7 +178,7 @@ def _plan(
 
 def _settings(plan: Plan, n: int, continued: bool) -> list[Record]:
     """Learning rates, and weights of the memory by the matching rule: all combinations."""
-    etas, betas = ETAS, [1.0]
+    etas, betas = [*ETAS], [1.0]
     if plan.memory:
         visits = plan.steps * plan.tasks / n
         betas.append(match_beta(plan.visit, plan.shots, visits=visits))

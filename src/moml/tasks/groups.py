@@ -96,7 +96,7 @@ def grouped(
 def places(
     bits: UInt[Array, " 3"], n: Int[Array, ""], size: int, *, shots: int, ordered: bool
 ) -> Int[Array, " size"]:
-    """The places of a visit's rows among the n rows of its group, -1 for none; see `from_groups`."""
+    """The places of a visit's rows among the n of its group, -1 for none; see `from_groups`."""
     most = jnp.minimum(shots, n - 1)
     s = jnp.where(most > 0, 1 + below(bits[0], jnp.maximum(most, 1)), 0)
     place = jnp.arange(size, dtype=jnp.int32)

@@ -21,8 +21,8 @@ from moml.types import (
     Meta,
     Params,
     Personal,
-    SampleSpec,
     Samples,
+    SampleSpec,
     Task,
     TaskBatch,
 )

@@ -81,7 +81,8 @@ def _none(shape: Shape, net: Model) -> Adapt:
 
 def _closed_form(shape: Shape, net: Model) -> Adapt:
     head = lambda params: params.head
-    return closed_form(net.features, head, predict=net.predict, by_feature=True, log_prior=-2.0)
+    beside = lambda params, rows: rows[:, shape.features :] @ params.beside.T
+    return closed_form(net.features, head, beside=beside, by_feature=True, log_prior=-2.0)
 
 
 def _steps(shape: Shape, net: Model) -> Adapt:
