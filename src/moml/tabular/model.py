@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from moml.algorithms.tabular.members import PersonalParams, Shape, parts
+from moml.algorithms.tabular.members import PersonalParams, Shape, answers_of, parts
 from moml.algorithms.tabular.summary import WithSummary
 from moml.algorithms.tabular.update import update_program
 from moml.models.table import Knots
@@ -74,14 +74,27 @@ class TableModel:
         Standardised targets [rows], or the probabilities of the classes [rows, classes].
         """
         x, which = as_input(x), np.asarray(which, int)
-        answer = _answer_program(self.shape, tuple(self.metas))
+        answer = self._answer_custom if "custom" in self.metas else self._answer
         out = []
         for first in range(0, len(x), CHUNK):
-            n = min(CHUNK, len(x) - first)
-            at = first + np.minimum(np.arange(CHUNK), n - 1)
-            mine = jax.tree.map(lambda leaf, at=at: leaf[which[at]], personal)
-            out.append(np.asarray(answer(self.knots, self.metas, mine, x[at]))[:n])
+            some = slice(first, first + CHUNK)
+            mine = jax.tree.map(lambda leaf, some=some: leaf[which[some]], personal)
+            out.append(answer(mine, x[some]))
         return np.concatenate(out)
+
+    def _answer(self, mine: PersonalParams, x: np.ndarray) -> np.ndarray:
+        made = {kind: parts(kind, self.shape, self.knots) for kind in self.metas}
+        each = [
+            answers_of(made[kind], meta, mine.heads[kind], mine.summary, x)
+            for kind, meta in self.metas.items()
+        ]
+        return np.concatenate(each).mean(axis=0)
+
+    def _answer_custom(self, mine: PersonalParams, x: np.ndarray) -> np.ndarray:
+        at = np.minimum(np.arange(CHUNK), len(x) - 1)
+        mine = jax.tree.map(lambda leaf: leaf[at], mine)
+        answer = _answer_program(self.shape, tuple(self.metas))
+        return np.asarray(answer(self.knots, self.metas, mine, x[at]))[: len(x)]
 
     def unadapted(self, x: np.ndarray) -> np.ndarray:
         """Predictions for rows of tasks without known rows."""
@@ -116,7 +129,7 @@ def _update_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., Perso
 
 @cache
 def _answer_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., jax.Array]:
-    """The compiled prediction of rows, each by its task's members, averaged."""
+    """The compiled prediction of rows by a user's network, each by its task's members, averaged."""
 
     def run(at: Knots, metas: dict[str, Meta], personal: PersonalParams, x: jax.Array) -> jax.Array:
         made = {kind: parts(kind, shape, at) for kind in kinds}

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import cosine
 from moml.algorithms.tabular.flat import Flat, flat_like, on_vectors, without_memory
-from moml.algorithms.tabular.members import Parts, Shape, parts
+from moml.algorithms.tabular.members import Parts, Shape, meta_like, parts
 from moml.methods import method
 from moml.models.table import Knots
 from moml.tabular.compilation import Ahead, jit
@@ -113,9 +113,7 @@ def table_data(
 
 def layout(kind: str, shape: Shape, at: Knots, size: int = 1) -> Flat:
     """The parameters of a kind of member as a vector of at least `size` numbers."""
-    made = parts(kind, shape, at)
-    init = lambda seed: made.adapt.init(made.init(jax.random.key(seed)), Hyper(eta=0.0, alpha=0.1))
-    return flat_like(jax.eval_shape(init, 0), size)
+    return flat_like(meta_like(kind, shape, at), size)
 
 
 def member(kind: str, plan: Plan, given: TableData) -> Member:
