@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -34,9 +34,26 @@ class TableModel:
 
     def personal(self, x: ArrayLike, y: ArrayLike, groups: Sequence[ArrayLike]) -> PersonalParams:
         """Personal parameters of each group from its rows groups[i] of x and y; may be none."""
-        adapt = _adapt_program(self.shape, tuple(self.metas))
-        run = lambda _, batch: adapt(self.knots, self.metas, batch)
-        return by_size(as_input(x), as_target(self.shape, y), groups, run)
+        return by_size(as_input(x), as_target(self.shape, y), groups, self._adapted)
+
+    def _adapted(self, _: np.ndarray, batch: Batch) -> PersonalParams:
+        """Personal parameters of a batch of tasks, member by member."""
+        start = self.start()
+        each: dict[str, list[WithSummary]] = {}
+        has_heads = lambda kind: bool(jax.tree.leaves(start.heads[kind]))
+        for kind in sorted(self.metas, key=has_heads, reverse=True):
+            if has_heads(kind) or not each:
+                adapt = partial(_adapt_program(self.shape, kind), self.knots)
+                members = len(jax.tree.leaves(self.metas[kind])[0]) if has_heads(kind) else 1
+                meta = lambda i, kind=kind: jax.tree.map(lambda leaf: leaf[i], self.metas[kind])
+                each[kind] = [adapt(meta(i), batch) for i in range(members)]
+        summary = max((np.asarray(p[0].summary) for p in each.values()), key=lambda s: s.shape[1])
+        join = lambda *leaves: np.stack(leaves, axis=1)
+        heads = {
+            kind: jax.tree.map(join, *(p.params for p in each[kind])) if kind in each else ()
+            for kind in self.metas
+        }
+        return PersonalParams(summary, heads)
 
     def start(self) -> PersonalParams:
         """Personal parameters of one task without known rows."""
@@ -102,23 +119,14 @@ class TableModel:
 
 
 @cache
-def _adapt_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., PersonalParams]:
-    """The compiled adaptation of a batch of tasks by all members."""
+def _adapt_program(shape: Shape, kind: str) -> Callable[..., WithSummary]:
+    """The compiled adaptation of one member to a batch of tasks."""
 
-    def run(at: Knots, metas: dict[str, Meta], batch: Batch) -> PersonalParams:
-        made = {kind: parts(kind, shape, at) for kind in kinds}
+    def adapt(at: Knots, meta: Meta, batch: Batch) -> WithSummary:
+        made = parts(kind, shape, at)
+        return jax.vmap(lambda samples: made.adapt.apply(meta, samples, _HYPER))(batch)
 
-        def one(samples: Batch) -> PersonalParams:
-            each = {
-                kind: jax.vmap(lambda meta, p=p: p.adapt.apply(meta, samples, _HYPER))(metas[kind])
-                for kind, p in made.items()
-            }
-            summary = max((p.summary[0] for p in each.values()), key=len)
-            return PersonalParams(summary, {kind: p.params for kind, p in each.items()})
-
-        return jax.vmap(one)(jax.tree.map(jnp.asarray, batch))
-
-    return jit(run)
+    return jit(adapt)
 
 
 @cache
