@@ -192,45 +192,45 @@ def train_program(kind: str, plan: Plan) -> Ahead:
     Members are [settings * seeds]; those that differ in hyper-parameters alone see the same visits.
     """
 
-    def one(
-        state: State, visits: Visits, hyper: Hyper, given: TableData, test: Task,
-        begin: Int[Array, ""], count: Int[Array, ""],
-    ) -> tuple[State, Info, jax.Array]:  # fmt: skip
-        made, flat, algorithm, _ = member(kind, plan, given)
-        schedule = cosine(plan.steps)
-
-        def step(i: Int[Array, ""], carry: tuple[State, Info]) -> tuple[State, Info]:
-            state, seen = carry
-            batch = _fetched(given.rows, visits.ids[i], visits.rows[i], plan.visit)
-            state, info = algorithm.step(state, batch, schedule(hyper, begin + i))
-            return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), seen, info)
-
-        nothing = jnp.zeros(plan.chunk, state.meta.dtype)
-        state, info = jax.lax.fori_loop(0, count, step, (state, Info(nothing, nothing)))
-        meta = flat.tree(state.meta)
-
-        def answer(support: Batch, x: jax.Array) -> jax.Array:
-            p = made.adapt.apply(meta, support, hyper)
-            return made.answer(made.adapt.merge(meta, p), x)
-
-        return state, info, jax.vmap(answer)(test.support, test.query.x)
-
     def run(
         state: State, given: TableData, test: Task, visits: Visits,
         begin: Int[Array, ""], count: Int[Array, ""], hyper: Hyper,
     ) -> tuple[State, Info, jax.Array]:  # fmt: skip
-        rest = (given, test, begin, count)
-        seeds = jax.vmap(lambda s, v, h: one(s, v, h, *rest), (0, 0, None))
-        both = jax.vmap(seeds, (0, None, 0))
+        made, flat, algorithm, _ = member(kind, plan, given)
+        fetch = jax.vmap(partial(_fetched, given.rows, plan.visit))
+        over_seeds = jax.vmap(algorithm.step, (0, 0, None))
+        step = jax.vmap(over_seeds, (0, None, 0))
+        now = jax.vmap(cosine(plan.steps), (0, None))
         settings = len(jax.tree.leaves(hyper)[0])
-        apart = jax.tree.map(lambda a: a.reshape(settings, -1, *a.shape[1:]), state)
-        return _joined(both(apart, visits, hyper))
+        state = jax.tree.map(lambda a: a.reshape(settings, -1, *a.shape[1:]), state)
+
+        def one(i: Int[Array, ""], carry: tuple[State, Info]) -> tuple[State, Info]:
+            # vmap is inside the loop: around it, the loop would be traced several times
+            state, seen = carry
+            batch = fetch(visits.ids[:, i], visits.rows[:, i])
+            state, info = step(state, batch, now(hyper, begin + i))
+            return state, jax.tree.map(lambda all_, new: all_.at[..., i].set(new), seen, info)
+
+        nothing = jnp.zeros((*state.meta.shape[:2], plan.chunk), state.meta.dtype)
+        state, info = jax.lax.fori_loop(0, count, one, (state, Info(nothing, nothing)))
+        state, info = _joined((state, info))
+
+        def answers(vector: jax.Array) -> jax.Array:
+            meta = flat.tree(vector)
+
+            def answer(support: Batch, x: jax.Array) -> jax.Array:
+                p = made.adapt.apply(meta, support, Hyper(eta=0.0))
+                return made.answer(made.adapt.merge(meta, p), x)
+
+            return jax.vmap(answer)(test.support, test.query.x)
+
+        return state, info, jax.vmap(answers)(state.meta)
 
     return Ahead(jit(run, donate_argnums=0))
 
 
 def _fetched(
-    table: Grouped, ids: Int[Array, " tasks"], rows: Int[Array, "tasks places"], visit: int
+    table: Grouped, visit: int, ids: Int[Array, " tasks"], rows: Int[Array, "tasks places"]
 ) -> TaskBatch:
     """The rows of a step's visits; an empty place has the first row, and no weight."""
     at = jnp.maximum(rows, 0)
