@@ -8,6 +8,7 @@ from jax import monitoring
 import moml
 from moml.algorithms.tabular.members import Shape, parts
 from moml.models.table import knots
+from moml.tabular.fit import fit_groups
 from moml.tabular.model import TableModel
 from moml.tabular.program import train_program
 from moml.types import Batch, Hyper
@@ -59,6 +60,16 @@ def test_a_table_compiles_few_programs_and_one_like_it_none(compiled):
     same = other.predict(asked | {"x": 3 * asked["x"] - 7}).columns["prediction"]
     assert not compiled, compiled
     np.testing.assert_allclose(5 * mine + 1, same, rtol=1e-3)
+
+
+def test_tables_of_like_shapes_share_programs(compiled):
+    rng = np.random.default_rng(0)
+    for n in (100, 120):
+        compiled.clear()
+        x = rng.normal(size=(n, 2))
+        groups = np.array_split(rng.permutation(n), 20)
+        fit_groups(x, x[:, 0], groups, shots=2, members=1, iterations=20, kinds=["pooled"], seed=n)
+    assert not compiled, compiled
 
 
 @pytest.mark.parametrize(("kind", "classes"), [("summary", None), ("head", None), ("steps", 3)])

@@ -16,7 +16,7 @@ import numpy as np
 from moml.algorithms.tabular.members import PersonalParams, parts
 from moml.data.table.groups import split
 from moml.errors import check_count
-from moml.tabular.fit import choose, held_rows
+from moml.tabular.fit import choose, held_rows, round_up
 from moml.tabular.model import TableModel
 from moml.tabular.predict import adapted
 from moml.tabular.program import VISIT, table_data
@@ -136,7 +136,7 @@ def _trained(
     x, y = as_input(given.x), as_target(shape, given.y)
     held = choose(groups, seed)
     seen = [rows for i, rows in enumerate(groups) if i not in set(held)]
-    widest = max(len(rows) for rows in groups)
+    widest = round_up(max(len(rows) for rows in groups))
     some = [groups[i] for i in held]
     test = held_rows(x, y, some, shots, shape.ordered, seed, widest, len(held))
     most = len(seen) if shots > VISIT else power(len(seen))

@@ -101,8 +101,9 @@ def fit_models(
             f"{len(held)} of them held out"
         )
     at = knots(_sample(x, np.concatenate(seen), seed)) if at is None else at
+    widest = round_up(int(sizes.max()))
     space = max(len(held), _held_out(int((sizes > 1).sum())))
-    test = held_rows(x, y, [lists[i] for i in held], shots, ordered, seed, int(sizes.max()), space)
+    test = held_rows(x, y, [lists[i] for i in held], shots, ordered, seed, widest, space)
     most = len(seen) if shots > VISIT else power(len(sizes))
     tried = train_members(
         [kind for some in chosen.values() for kind in some],
@@ -110,7 +111,7 @@ def fit_models(
         table_data(at, x, y, seen, weights, seed, most),
         test,
         shots,
-        widest=int(sizes.max()),
+        widest=widest,
         members=members,
         iterations=iterations,
         progress=progress,
@@ -184,6 +185,11 @@ def choose(groups: RowLists, seed: int) -> tuple[int, ...]:
         )
     count = _held_out(len(able))
     return tuple(int(i) for i in np.random.default_rng(seed).permutation(able)[:count])
+
+
+def round_up(rows: int) -> int:
+    """The next multiple of 4: tables with tasks of about as many rows share programs."""
+    return -(-rows // 4) * 4
 
 
 def _held_out(able: int) -> int:
