@@ -27,7 +27,7 @@ class Ahead:
     """A jitted function, compiled before its first call in a thread of a pool."""
 
     def __init__(self, function: Wrapped):
-        self._function = function
+        self.function = function
         self._made: dict[object, Future[Compiled]] = {}
 
     def compiled(self, pool: ThreadPoolExecutor, *args: PyTree) -> "Future[Compiled]":
@@ -35,5 +35,5 @@ class Ahead:
         key = tuple((np.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(args))
         made = self._made.get(key)
         if made is None or made.cancelled() or (made.done() and made.exception()):
-            self._made[key] = pool.submit(self._function.lower(*args).compile)
+            self._made[key] = pool.submit(self.function.lower(*args).compile)
         return self._made[key]
