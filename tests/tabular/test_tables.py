@@ -6,9 +6,6 @@ import pyarrow as pa
 import pytest
 
 import moml
-from moml.tabular import fit as table_fit
-from moml.tabular import program as table_program
-from moml.tabular.fit import fit_groups
 from tests.support.small_table import some, users
 
 SETTINGS = {"task": "user", "target": "y", "order": "day", "shots": 4, "iterations": 60}
@@ -69,15 +66,3 @@ def test_tables_of_other_libraries(run, table):
         np.testing.assert_array_equal(run.predict(frame).columns["prediction"], told)
     with pytest.raises(moml.DataError, match="'x' with type str"):
         run.predict(pd.DataFrame(rows | {"x": [1, "x"] * 20}, dtype=object))
-
-
-def test_tables_of_like_shapes_share_programs(table):
-    rng = np.random.default_rng(0)
-    table_program.compiled.cache_clear()
-    for n in (100, 120):
-        x = rng.normal(size=(n, 2))
-        groups = np.array_split(rng.permutation(n), 20)
-        fit_groups(x, x[:, 0], groups, shots=2, members=1, iterations=20, kinds=["pooled"], seed=n)
-    assert table_program.compiled.cache_info().misses == 1
-    made = table_program.compiled("pooled", table_fit.Shape(2), 2, 20)
-    assert made.first._cache_size() == made.stretch._cache_size() == 1

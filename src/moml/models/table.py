@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from moml.models.networks import Layer, Model
 from moml.types import Key
@@ -29,13 +29,16 @@ class TableParams(NamedTuple):
     beside: Float[Array, "out summary"]
 
 
-def squash(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+Values = Array | np.ndarray  # traced by jax, or computed at once by numpy
+
+
+def squash(x: Float[Values, "*shape"]) -> PyTree:
     """3 tanh(x / 3): a standardised column as it is, an outlier bounded.
 
     >>> [round(float(x), 3) for x in squash(jnp.array([0.1, 1e6]))]
     [0.1, 3.0]
     """
-    return BOUND * jnp.tanh(x / BOUND)
+    return BOUND * x.__array_namespace__().tanh(x / BOUND)
 
 
 def knots(x: Float[np.ndarray, "rows features"], pieces: int = 8) -> Knots:
@@ -51,9 +54,10 @@ def knots(x: Float[np.ndarray, "rows features"], pieces: int = 8) -> Knots:
     )
 
 
-def pieces_of(at: Knots, x: Float[Array, "rows features"]) -> Float[Array, "rows pieces"]:
+def pieces_of(at: Knots, x: Float[Values, "rows features"]) -> Float[Values, "rows pieces"]:
     """The position of each row in each piece, from -1/2 to 1/2: piecewise linear functions of x."""
-    return jnp.clip((x[:, at.column] - at.low[None]) / at.width[None], 0, 1) - 0.5
+    place = (x[:, at.column] - at.low[None]) / at.width[None]
+    return x.__array_namespace__().clip(place, 0, 1) - 0.5
 
 
 def table_net(
@@ -64,7 +68,8 @@ def table_net(
         h = tanh(W [squash(x), pieces(x), c] + b),    f = [h, squash(x)],    y = V f + a + C c
 
     x are standardised columns, c is the summary of the task's known rows. A task may adapt the
-    head (V, a), which starts near zero.
+    head (V, a), which starts near zero. Features may be computed of numpy's arrays, and then of
+    members side by side, leaves [members, ...].
 
     >>> at = knots(np.linspace(-1, 1, 20, dtype=np.float32)[:, None])
     >>> net = table_net(1, 2, 1, at)
@@ -72,7 +77,7 @@ def table_net(
     (5, 1)
     """
 
-    def split(rows: Array) -> tuple[Array, Array]:
+    def split(rows: Values) -> tuple[Values, Values]:
         return rows[:, :features], rows[:, features:]
 
     def init(key: Key) -> TableParams:
@@ -84,13 +89,15 @@ def table_net(
         head = Layer(jnp.concatenate([last, jnp.zeros((out, features))], axis=1), jnp.zeros(out))
         return TableParams(tuple(body), head, jnp.zeros((out, summary)))
 
-    def features_of(params: TableParams, rows: Float[Array, "n width"]) -> Float[Array, "n f"]:
-        x, c = split(rows)
+    def features_of(
+        params: TableParams, rows: Float[Values, "n width"]
+    ) -> PyTree:  # [n, f], or [members, n, f]
+        xp, (x, c) = rows.__array_namespace__(), split(rows)
         bounded = squash(x)
-        h = jnp.concatenate([bounded, pieces_of(at, x), c], axis=1)
+        h = xp.concatenate([bounded, pieces_of(at, x), c], axis=1)
         for layer in params.body:
-            h = jnp.tanh(h @ layer.weight.T + layer.bias[None])
-        return jnp.concatenate([h, bounded], axis=1)
+            h = xp.tanh(h @ layer.weight.mT + layer.bias[..., None, :])
+        return xp.concatenate([h, xp.broadcast_to(bounded, (*h.shape[:-1], features))], axis=-1)
 
     def predict(params: TableParams, rows: Float[Array, "n width"]) -> Float[Array, "n out"]:
         linear = features_of(params, rows) @ params.head.weight.T + params.head.bias[None]

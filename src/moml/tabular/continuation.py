@@ -16,15 +16,16 @@ import numpy as np
 from moml.algorithms.tabular.members import PersonalParams, parts
 from moml.data.table.groups import split
 from moml.errors import check_count
-from moml.tabular.fit import choose, held_rows, train_kind
+from moml.tabular.fit import choose, held_rows, round_up
 from moml.tabular.model import TableModel
 from moml.tabular.predict import adapted
-from moml.tabular.program import table_data
-from moml.tabular.rows import RowLists, Rows, Source, as_input, as_target
+from moml.tabular.program import VISIT, table_data
+from moml.tabular.rows import RowLists, Rows, Source, as_input, as_target, power
 from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.score import RESIDUALS, cold_start, score_tasks
 from moml.tabular.store import TaskStore, free_place
-from moml.types import Meta, Personal
+from moml.tabular.training import train_members
+from moml.types import Personal
 
 LEAST = 20  # tasks of 2 rows or more; with fewer the common parameters are not trained
 
@@ -135,18 +136,17 @@ def _trained(
     x, y = as_input(given.x), as_target(shape, given.y)
     held = choose(groups, seed)
     seen = [rows for i, rows in enumerate(groups) if i not in set(held)]
-    test = held_rows(x, y, [groups[i] for i in held], shots, shape.ordered, seed)
-    rows = table_data(model.knots, x, y, seen, given.weights, seed)
-    steps = max(500, math.ceil(len(seen) / 40)) if iterations is None else iterations
-
-    def train(kind: str, metas: Meta) -> Meta:
-        [(_, found, _)] = train_kind(
-            kind, shape, rows, test, shots, members=len(jax.tree.leaves(metas)[0]),
-            iterations=steps, progress=progress, models=metas,
-        )  # fmt: skip
-        return found
-
-    metas = {kind: train(kind, some) for kind, some in model.metas.items()}
+    widest = round_up(max(len(rows) for rows in groups))
+    some = [groups[i] for i in held]
+    test = held_rows(x, y, some, shots, shape.ordered, seed, widest, len(held))
+    most = len(seen) if shots > VISIT else power(len(seen))
+    rows = table_data(model.knots, x, y, seen, given.weights, seed, most)
+    found = train_members(
+        [*model.metas], shape, rows, test, shots, widest=widest, members=1,
+        iterations=max(500, math.ceil(len(seen) / 40)) if iterations is None else iterations,
+        progress=progress, models=model.metas,
+    )  # fmt: skip
+    metas = {kind: meta for kind, [(_, meta, _)] in found.items()}
     return replace(model, metas=metas, held_out=held)
 
 

@@ -1,34 +1,26 @@
 """`fit_groups`: train a table model on rows in groups; `fit_rows`: on rows without groups."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from moml.algorithms.parts.schedule import cosine
 from moml.algorithms.tabular.members import KINDS, Shape, candidates
-from moml.algorithms.tabular.rivals import row_losses
 from moml.errors import ConfigError, DataError, check_count
 from moml.models.table import Knots, knots
 from moml.models.user import Build
 from moml.tabular.model import TableModel
-from moml.tabular.program import TableData, compiled, setup, table_data
-from moml.tabular.rows import RowLists, as_input, as_target, padded, split_rows
-from moml.training.loop import keep
-from moml.training.progress import bar
-from moml.training.sweep import Programs, sweep
-from moml.types import Batch, Meta, Record, Task
+from moml.tabular.program import VISIT, table_data
+from moml.tabular.rows import RowLists, as_input, as_target, padded, power, split_rows
+from moml.tabular.training import Candidate, Held, task_losses, train_members
+from moml.types import Meta, Task
 
-ETAS = (0.003, 0.01)
-LOOKS = 20  # number of scores on held-out tasks during training
 SHARE = 7  # one in so many tasks, or rows, is held out to decide when to stop
 PILES = 16  # groups that rows without groups are dealt to: a step draws some rows of each
 HELD_ROWS = 1024  # held-out rows without groups, at most
-
-Candidate = tuple[Record, Meta, np.ndarray]  # a setting, its members, their mean answers
+HELD_LEAST = 16  # held-out tasks after padding
 
 
 def fit_groups(
@@ -56,12 +48,51 @@ def fit_groups(
     of member is trained with every learning rate and `members` seeds. `weights` weigh rows in the
     loss. `build(inputs, outputs)` makes a network to use instead of ours.
     """
+    fitted = fit_models(
+        x, y, groups, shots=shots, ordered=ordered, classes=classes, held_out=held_out,
+        weights=weights, members=members, iterations=iterations, kinds={"personal": kinds},
+        build=build, seed=seed, progress=progress,
+    )  # fmt: skip
+    return fitted["personal"]
+
+
+def fit_models(
+    x: ArrayLike,
+    y: ArrayLike,
+    groups: Sequence[ArrayLike],
+    *,
+    shots: int,
+    ordered: bool,
+    classes: int | None,
+    kinds: Mapping[str, Sequence[str] | None],
+    held_out: Sequence[int] | None = None,
+    weights: ArrayLike | None = None,
+    members: int = 3,
+    iterations: int | None = None,
+    build: Build | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    only: Sequence[str] | None = None,
+    alike: Sequence[ArrayLike] | None = None,
+    at: Knots | None = None,
+) -> dict[str, TableModel]:
+    """Train models of some kinds each, by name, all members side by side; see `fit_groups`.
+
+    Trainings of a table share their compiled programs if they have the same `kinds`, of which
+    `only` some models are trained, the same knots `at`, and space for the same groups, `alike`.
+    """
     x, y = _checked(x, y, classes)
     shape = Shape(x.shape[1], classes, ordered, build=build)
     check_count("shots", shots)
     check_count("members", members)
     check_count("seed", seed, least=0, below=2**32)
+    chosen = {n: tuple(candidates(shape) if k is None else k) for n, k in kinds.items()}
+    for kind in [kind for some in chosen.values() for kind in some]:
+        if kind not in KINDS:
+            raise ConfigError(f"kinds must be among {', '.join(KINDS)}; got unknown kind {kind!r}")
+    names = list(chosen if only is None else only)
     lists = [np.asarray(rows, int) for rows in groups]
+    sizes = np.array([np.size(rows) for rows in (lists if alike is None else alike)])
     held = choose(lists, seed) if held_out is None else tuple(int(i) for i in held_out)
     seen = [rows for i, rows in enumerate(lists) if i not in set(held)]
     if not seen or not held:
@@ -69,18 +100,35 @@ def fit_groups(
             f"training needs tasks to learn from and tasks to hold out; got {len(lists)} tasks, "
             f"{len(held)} of them held out"
         )
-    at = knots(_sample(x, np.concatenate(seen), seed))
-    test = held_rows(x, y, [lists[i] for i in held], shots, ordered, seed)
-    given = table_data(at, x, y, seen, weights, seed)
-    tried: list[Candidate] = []
-    for kind in candidates(shape) if kinds is None else kinds:
-        if kind not in KINDS:
-            raise ConfigError(f"kinds must be among {', '.join(KINDS)}; got unknown kind {kind!r}")
-        tried += train_kind(
-            kind, shape, given, test, shots, members=members, iterations=iterations,
-            progress=progress,
-        )  # fmt: skip
-    return _averaged(shape, at, shots, held, tried, test)
+    at = knots(_sample(x, np.concatenate(seen), seed)) if at is None else at
+    widest = round_up(int(sizes.max()))
+    space = max(len(held), _held_out(int((sizes > 1).sum())))
+    test = held_rows(x, y, [lists[i] for i in held], shots, ordered, seed, widest, space)
+    most = len(seen) if shots > VISIT else power(len(sizes))
+    tried = train_members(
+        [kind for some in chosen.values() for kind in some],
+        shape,
+        table_data(at, x, y, seen, weights, seed, most),
+        test,
+        shots,
+        widest=widest,
+        members=members,
+        iterations=iterations,
+        progress=progress,
+        only=[kind for name in names for kind in chosen[name]],
+    )
+    pick = lambda some: [one for kind in some for one in tried[kind]]
+    return {
+        name: _averaged(
+            shape if "custom" in chosen[name] else shape._replace(build=None),
+            at,
+            shots,
+            held,
+            pick(chosen[name]),
+            test,
+        )
+        for name in names
+    }
 
 
 def fit_rows(
@@ -135,8 +183,18 @@ def choose(groups: RowLists, seed: int) -> tuple[int, ...]:
             "training needs tasks to learn from and tasks of 2 rows or more to hold out; got "
             f"{len(groups)} tasks, {len(able)} of them with 2 rows or more"
         )
-    count = min(max(1, round(len(able) / SHARE)), 1000)
+    count = _held_out(len(able))
     return tuple(int(i) for i in np.random.default_rng(seed).permutation(able)[:count])
+
+
+def round_up(rows: int) -> int:
+    """The next multiple of 4: tables with tasks of about as many rows share programs."""
+    return -(-rows // 4) * 4
+
+
+def _held_out(able: int) -> int:
+    """How many of the tasks with 2 rows or more are held out."""
+    return min(max(1, round(able / SHARE)), 1000)
 
 
 def _sample(x: np.ndarray, rows: np.ndarray, seed: int, most: int = 100_000) -> np.ndarray:
@@ -145,69 +203,24 @@ def _sample(x: np.ndarray, rows: np.ndarray, seed: int, most: int = 100_000) -> 
 
 
 def held_rows(
-    x: np.ndarray, y: np.ndarray, groups: RowLists, shots: int, ordered: bool, seed: int
-) -> Task:
-    """Support and up to 64 query rows of held-out tasks, as batches."""
-    parts = split_rows(groups, shots, ordered, np.random.default_rng([seed, 1]), most=64)
-    width = lambda groups: max(1, *(len(rows) for rows in groups)) if groups else 1
-    return Task(*(padded(x, y, some, width(some), len(some)) for some in parts))
-
-
-def train_kind(
-    kind: str,
-    shape: Shape,
-    given: TableData,
-    test: Task,
+    x: np.ndarray,
+    y: np.ndarray,
+    groups: RowLists,
     shots: int,
-    *,
-    members: int,
-    iterations: int | None,
-    progress: bool,
-    models: Meta | None = None,
-) -> list[Candidate]:
-    """Train all members of one kind at once; keep of each the model best on held-out tasks.
+    ordered: bool,
+    seed: int,
+    widest: int,
+    space: int,
+) -> Held:
+    """Support and up to 64 query rows of held-out tasks, as batches with space for some tasks.
 
-    With `models` they continue from these, with the smallest learning rate and no memory.
+    There are places for all rows of a task of `widest` rows.
     """
-    n = len(given.rows.size)
-    steps = max(2000, math.ceil(n / 10)) if iterations is None else iterations
-    some, done = setup(kind, shape, shots, steps, given), compiled(kind, shape, shots, steps)
-    programs = Programs(
-        lambda seeds, tasks, *rest: done.first(given, seeds, *rest),
-        lambda state, tasks, *rest: done.stretch(state, given, *rest),
-    )
-    etas, betas = (ETAS, some.betas) if models is None else (ETAS[:1], some.betas[:1])
-    settings = [{"eta": eta, "beta": beta} for eta in etas for beta in betas]
-    best: Meta = None
-    least = np.full(len(settings) * members, math.inf)
-
-    with bar(f"{kind} x {len(least)}", steps, shown=progress) as advance:
-
-        def look(at: int, meta: Meta) -> None:
-            nonlocal best, least
-            answers = np.asarray(done.answers(meta, given, test))
-            now = task_losses(shape, answers, test.query).sum(axis=-1)
-            better = now < least  # False for NaN
-            best = meta if best is None else keep(jnp.asarray(better), meta, best)
-            least = np.where(better, now, least)
-            advance(at, float(least.mean() / np.sum(test.query.mask)))
-
-        if models is not None:
-            look(0, models)
-        sweep(
-            some.chosen, some.made.loss, some.init, some.tasks,
-            seeds=members, models=models, grid={"eta": etas, "alpha": [0.1]}
-            | ({"beta": betas} if hasattr(some.chosen.hyper, "beta") else {}),
-            iterations=steps, schedule=cosine(steps), chunk=math.ceil(steps / LOOKS),
-            callback=lambda info: look(info.step, info.meta), programs=programs,
-        )  # fmt: skip
-    answers = np.asarray(done.answers(best, given, test))
-    found = []
-    for i, setting in enumerate(settings):
-        seeds = slice(i * members, (i + 1) * members)
-        meta = jax.tree.map(lambda leaf, seeds=seeds: np.asarray(leaf[seeds]), best)
-        found.append(({"kind": kind} | setting, meta, answers[seeds].mean(axis=0)))
-    return found
+    parts = split_rows(groups, shots, ordered, np.random.default_rng([seed, 1]), most=64)
+    known = min(shots, widest // 2)
+    widths, n = (max(1, known), min(64, widest - known)), max(HELD_LEAST, power(space))
+    batches = (padded(x, y, some, width, n) for some, width in zip(parts, widths, strict=True))
+    return Held(Task(*batches), len(groups))
 
 
 def _averaged(
@@ -216,7 +229,7 @@ def _averaged(
     shots: int,
     held: tuple[int, ...],
     tried: list[Candidate],
-    test: Task,
+    test: Held,
 ) -> TableModel:
     """Average the candidates that held-out tasks cannot tell from the best one.
 
@@ -238,8 +251,3 @@ def _averaged(
     join = lambda some: jax.tree.map(lambda *leaves: np.concatenate(leaves), *some)
     joined = {kind: join(some) for kind, some in metas.items()}
     return TableModel(shape, at, joined, shots, held, tuple(scores))
-
-
-def task_losses(shape: Shape, answers: np.ndarray, query: Batch) -> np.ndarray:
-    """Each task's squared error or log-loss, summed over its rows."""
-    return np.sum(query.mask * row_losses(answers, query.y, shape.classes), axis=-1)

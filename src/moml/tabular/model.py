@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,12 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from moml.algorithms.tabular.members import PersonalParams, Shape, parts
+from moml.algorithms.tabular.members import PersonalParams, Shape, answers_of, parts
 from moml.algorithms.tabular.summary import WithSummary
 from moml.algorithms.tabular.update import update_program
 from moml.models.table import Knots
-from moml.tabular.rows import CHUNK, as_input, as_target, by_size, power
+from moml.tabular.compilation import jit
+from moml.tabular.rows import CHUNK, as_input, as_target, by_size
 from moml.types import Batch, Hyper, Meta, Record
 
 _HYPER = Hyper(eta=0.0)  # not used: members have learned all that their adaptation needs
@@ -33,13 +34,36 @@ class TableModel:
 
     def personal(self, x: ArrayLike, y: ArrayLike, groups: Sequence[ArrayLike]) -> PersonalParams:
         """Personal parameters of each group from its rows groups[i] of x and y; may be none."""
-        adapt = _adapt_program(self.shape, tuple(self.metas))
-        run = lambda _, batch: adapt(self.knots, self.metas, batch)
-        return by_size(as_input(x), as_target(self.shape, y), groups, run)
+        return by_size(as_input(x), as_target(self.shape, y), groups, self._adapted)
+
+    def _adapted(self, _: np.ndarray, batch: Batch) -> PersonalParams:
+        """Personal parameters of a batch of tasks, member by member."""
+        start = self.start()
+        each: dict[str, list[WithSummary]] = {}
+        has_heads = lambda kind: bool(jax.tree.leaves(start.heads[kind]))
+        for kind in sorted(self.metas, key=has_heads, reverse=True):
+            if has_heads(kind) or not each:
+                adapt = partial(_adapt_program(self.shape, kind), self.knots)
+                members = len(jax.tree.leaves(self.metas[kind])[0]) if has_heads(kind) else 1
+                meta = lambda i, kind=kind: jax.tree.map(lambda leaf: leaf[i], self.metas[kind])
+                each[kind] = [adapt(meta(i), batch) for i in range(members)]
+        summary = max((np.asarray(p[0].summary) for p in each.values()), key=lambda s: s.shape[1])
+        join = lambda *leaves: np.stack(leaves, axis=1)
+        heads = {
+            kind: jax.tree.map(join, *(p.params for p in each[kind])) if kind in each else ()
+            for kind in self.metas
+        }
+        return PersonalParams(summary, heads)
 
     def start(self) -> PersonalParams:
         """Personal parameters of one task without known rows."""
-        return self.personal(np.zeros((0, self.shape.features)), np.zeros(0), [np.arange(0)])
+        one = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf)[None], tree)
+        each: dict[str, WithSummary] = {
+            kind: parts(kind, self.shape, self.knots).adapt.start(meta)
+            for kind, meta in self.metas.items()
+        }
+        summary = max((np.asarray(p.summary) for p in each.values()), key=len)
+        return PersonalParams(summary[None], {kind: one(p.params) for kind, p in each.items()})
 
     def extend(
         self,
@@ -52,7 +76,7 @@ class TableModel:
         """Personal parameters after later rows groups[i]; `counts` are the earlier rows of each."""
         x, y = as_input(x), as_target(self.shape, y)
         counts = np.asarray(counts, x.dtype)
-        update = update_program(self.shape, tuple(self.metas))
+        update = _update_program(self.shape, tuple(self.metas))
 
         def run(some: np.ndarray, batch: Batch) -> PersonalParams:
             at = np.concatenate([some, np.repeat(some[:1], len(batch.mask) - some.size)])
@@ -67,14 +91,27 @@ class TableModel:
         Standardised targets [rows], or the probabilities of the classes [rows, classes].
         """
         x, which = as_input(x), np.asarray(which, int)
-        answer = _answer_program(self.shape, tuple(self.metas))
+        answer = self._answer_custom if "custom" in self.metas else self._answer
         out = []
         for first in range(0, len(x), CHUNK):
-            n = min(CHUNK, len(x) - first)
-            at = first + np.minimum(np.arange(power(n)), n - 1)
-            mine = jax.tree.map(lambda leaf, at=at: leaf[which[at]], personal)
-            out.append(np.asarray(answer(self.knots, self.metas, mine, x[at]))[:n])
+            some = slice(first, first + CHUNK)
+            mine = jax.tree.map(lambda leaf, some=some: leaf[which[some]], personal)
+            out.append(answer(mine, x[some]))
         return np.concatenate(out)
+
+    def _answer(self, mine: PersonalParams, x: np.ndarray) -> np.ndarray:
+        made = {kind: parts(kind, self.shape, self.knots) for kind in self.metas}
+        each = [
+            answers_of(made[kind], meta, mine.heads[kind], mine.summary, x)
+            for kind, meta in self.metas.items()
+        ]
+        return np.concatenate(each).mean(axis=0)
+
+    def _answer_custom(self, mine: PersonalParams, x: np.ndarray) -> np.ndarray:
+        at = np.minimum(np.arange(CHUNK), len(x) - 1)
+        mine = jax.tree.map(lambda leaf: leaf[at], mine)
+        answer = _answer_program(self.shape, tuple(self.metas))
+        return np.asarray(answer(self.knots, self.metas, mine, x[at]))[: len(x)]
 
     def unadapted(self, x: np.ndarray) -> np.ndarray:
         """Predictions for rows of tasks without known rows."""
@@ -82,28 +119,25 @@ class TableModel:
 
 
 @cache
-def _adapt_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., PersonalParams]:
-    """The compiled adaptation of a batch of tasks by all members."""
+def _adapt_program(shape: Shape, kind: str) -> Callable[..., WithSummary]:
+    """The compiled adaptation of one member to a batch of tasks."""
 
-    def run(at: Knots, metas: dict[str, Meta], batch: Batch) -> PersonalParams:
-        made = {kind: parts(kind, shape, at) for kind in kinds}
+    def adapt(at: Knots, meta: Meta, batch: Batch) -> WithSummary:
+        made = parts(kind, shape, at)
+        return jax.vmap(lambda samples: made.adapt.apply(meta, samples, _HYPER))(batch)
 
-        def one(samples: Batch) -> PersonalParams:
-            each = {
-                kind: jax.vmap(lambda meta, p=p: p.adapt.apply(meta, samples, _HYPER))(metas[kind])
-                for kind, p in made.items()
-            }
-            summary = max((p.summary[0] for p in each.values()), key=len)
-            return PersonalParams(summary, {kind: p.params for kind, p in each.items()})
+    return jit(adapt)
 
-        return jax.vmap(one)(jax.tree.map(jnp.asarray, batch))
 
-    return jax.jit(run)
+@cache
+def _update_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., PersonalParams]:
+    """The compiled update of a batch of tasks by all members."""
+    return jit(update_program(shape, kinds))
 
 
 @cache
 def _answer_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., jax.Array]:
-    """The compiled prediction of rows, each by its task's members, averaged."""
+    """The compiled prediction of rows by a user's network, each by its task's members, averaged."""
 
     def run(at: Knots, metas: dict[str, Meta], personal: PersonalParams, x: jax.Array) -> jax.Array:
         made = {kind: parts(kind, shape, at) for kind in kinds}
@@ -126,4 +160,4 @@ def _answer_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., jax.A
 
         return jax.vmap(one)(personal, x)
 
-    return jax.jit(run)
+    return jit(run)

@@ -1,4 +1,8 @@
-"""The training problem of a table and its compiled programs, shared by tables of equal shapes."""
+"""The compiled programs of a table's training, shared by tables of equal shapes.
+
+The table is an argument of all of them. Visits are drawn by a program of their own, which all kinds
+of members share: in the training programs random numbers would be most of what is compiled.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -8,21 +12,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.stages import Wrapped
+from jaxtyping import Array, Int
 from numpy.typing import ArrayLike
 
 from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import cosine
-from moml.algorithms.single.matching import match_beta
-from moml.algorithms.tabular.members import Parts, Shape, parts
+from moml.algorithms.tabular.flat import Flat, flat_like, on_vectors, without_memory
+from moml.algorithms.tabular.members import Parts, Shape, meta_like, parts
 from moml.methods import method
 from moml.models.table import Knots
-from moml.runtime import simulate
+from moml.tabular.compilation import Ahead, jit
 from moml.tabular.rows import RowLists, power
-from moml.tasks.groups import Grouped, drawn_from, grouped
-from moml.training.compose import init_key, start
-from moml.types import Batch, Hyper, Info, Key, Meta, Params, SampleSpec, State, Task, Tasks
+from moml.tasks.groups import Grouped, below, drawn_from, grouped, places
+from moml.tasks.sampler import distinct
+from moml.training.compose import init_key, run_key, start
+from moml.types import (
+    Algorithm,
+    Batch,
+    Hyper,
+    Info,
+    Key,
+    Params,
+    SampleSpec,
+    State,
+    Task,
+    TaskBatch,
+)
 
-QUERIES = 16  # query rows of a visit
+QUERIES = 16  # query rows of a visit, at most
 VISIT = 32  # support rows of a visit, at most; for more shots a memory averages over visits
 DECAY = 0.01
 LARGE = 1 << 16  # rows; smaller tables are padded to a power of two, so that they share programs
@@ -34,104 +52,194 @@ class TableData(NamedTuple):
 
     knots: Knots
     rows: Grouped
+    groups: Int[Array, ""]  # how many there are; more are padding
     seed: np.uint32 | jax.Array
 
 
-class Setup(NamedTuple):
-    """What is trained on a table, and how."""
+class Visits(NamedTuple):
+    """What steps draw: groups, and rows of the table, -1 for an empty place."""
+
+    ids: Int[Array, "*steps tasks"]
+    rows: Int[Array, "*steps tasks places"]  # the support, then the query
+
+
+class Plan(NamedTuple):
+    """What determines the programs, beside the shapes of their arguments."""
+
+    shape: Shape
+    shots: int
+    steps: int
+    chunk: int  # steps of one call
+    tasks: int  # of a step
+    queries: int  # places for query rows in a visit
+    size: int  # numbers of a member, see `Flat`
+
+    @property
+    def visit(self) -> int:
+        """Places for support rows in a visit."""
+        return min(self.shots, VISIT)
+
+    @property
+    def memory(self) -> bool:
+        """Whether a memory averages over visits."""
+        return self.shots > VISIT
+
+
+class Member(NamedTuple):
+    """A kind of member as it is trained on a table."""
 
     made: Parts
-    tasks: Tasks
-    chosen: Method
-    betas: list[float]  # weights of the memory to try
-    init: Callable[[Key], Params]
-
-
-class Compiled(NamedTuple):
-    """Programs over members, each with the table as an argument."""
-
-    first: Callable[..., State]
-    stretch: Callable[..., tuple[State, Info]]
-    answers: Callable[..., jax.Array]  # predictions of the held-out tasks' queries
+    flat: Flat
+    algorithm: Algorithm
+    first: Callable[[Key, Key, Hyper], State]  # keys of the network and of the run
 
 
 def table_data(
-    at: Knots, x: np.ndarray, y: np.ndarray, groups: RowLists, weights: ArrayLike | None, seed: int
+    at: Knots,
+    x: np.ndarray,
+    y: np.ndarray,
+    groups: RowLists,
+    weights: ArrayLike | None,
+    seed: int,
+    most: int,
 ) -> TableData:
-    """The rows of these groups as an argument of the programs."""
-    return TableData(at, _filled(grouped(x, y, groups, weights)), np.uint32(seed))
+    """The rows of these groups as an argument of the programs, with space for `most` groups."""
+    rows = grouped(x, y, groups, weights)
+    size = lambda n: n if len(x) >= LARGE else max(LEAST, power(n))
+    fill = lambda a, n: np.pad(a, [(0, n - len(a)), *[(0, 0)] * (a.ndim - 1)])
+    filled = [fill(a, size(len(x))) for a in rows[:4]] + [fill(a, most) for a in rows[4:]]
+    return TableData(at, Grouped(*filled), jax.device_put(np.int32(len(groups))), np.uint32(seed))
 
 
-def _filled(rows: Grouped) -> Grouped:
-    """A small table padded to a power of two with rows that belong to no group."""
-    if len(rows.x) >= LARGE:
-        return rows
-    size = lambda n: max(LEAST, power(n))
-    space = lambda a: [(0, size(len(a)) - len(a)), *[(0, 0)] * (a.ndim - 1)]
-    more = lambda a: jnp.asarray(np.pad(a, space(a)))
-    x, y, weights, order, *rest = rows
-    return Grouped(more(x), more(y), more(weights), more(order), *rest)
+def layout(kind: str, shape: Shape, at: Knots, size: int = 1) -> Flat:
+    """The parameters of a kind of member as a vector of at least `size` numbers."""
+    return flat_like(meta_like(kind, shape, at), size)
 
 
-def setup(kind: str, shape: Shape, shots: int, steps: int, given: TableData) -> Setup:
-    """The training of one kind of member on a table; betas are chosen by the matching rule."""
-    made = parts(kind, shape, given.knots)
-    visit = min(shots, VISIT)
-    tasks = drawn_from(given.rows, shots=visit, ordered=shape.ordered)
-    count = tasks.n or 1
-    batch = min(16 if count < 5000 else 32, count)
-    need = SampleSpec(batch, support=visit, query=QUERIES, replace=shots <= VISIT)
+def member(kind: str, plan: Plan, given: TableData) -> Member:
+    """The training of one kind of member on a table."""
+    made = parts(kind, plan.shape, given.knots)
+    flat = layout(kind, plan.shape, given.knots, plan.size)
+    adapt = on_vectors(made.adapt, flat)
+    share = plan.queries / QUERIES  # as if all places were there, the others empty
+    loss = lambda params, batch: share * made.loss(params, batch)
     optimizer = lambda eta: optax.chain(
         optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.add_decayed_weights(DECAY),
         optax.scale_by_learning_rate(eta),
     )  # fmt: skip
-    name, betas = "maml", [1.0]
-    if shots > VISIT:
-        name, betas = "moml-v1", [1.0, match_beta(visit, shots, visits=steps * batch / count)]
-    chosen = method(
-        name, made.loss, n=tasks.n, adapt=lambda steps: made.adapt, optimizer=optimizer,
-        tasks_per_step=batch, k=visit,
+    need = SampleSpec(plan.tasks, support=plan.visit, query=plan.queries)
+    init: Callable[[Key], Params] = lambda key: made.init(jax.random.fold_in(key, given.seed))
+    if not plan.memory:
+        plain = without_memory(loss, adapt, optimizer, need)
+        return Member(made, flat, plain, lambda key, _, hyper: plain.init(init(key), hyper))
+    tasks = drawn_from(given.rows, shots=plan.visit, ordered=plan.shape.ordered)
+    chosen: Method = method(
+        "moml-v1", loss, n=tasks.n, adapt=lambda steps: adapt, optimizer=optimizer,
+        tasks_per_step=plan.tasks, k=plan.visit,
     )  # fmt: skip
-    chosen = chosen._replace(algorithm=chosen.algorithm._replace(needs=need))
-    init = lambda key: made.init(jax.random.fold_in(key, given.seed))
-    return Setup(made, tasks, chosen, betas, init)
+    begin = lambda key, run, hyper: start(chosen.algorithm, None, init(key), tasks, run, hyper)
+    return Member(made, flat, chosen.algorithm, begin)
 
 
 @lru_cache(maxsize=64)
-def compiled(kind: str, shape: Shape, shots: int, steps: int) -> Compiled:
-    """The programs of a kind of member and a number of steps, compiled once."""
-    of = partial(setup, kind, shape, shots, steps)
+def draw_program(plan: Plan) -> Wrapped:
+    """(table, seeds, first step) -> what `chunk` steps draw, leaves [seeds, steps, ...]."""
 
-    def first(given: TableData, seed: jax.Array, key: Key, hyper: Hyper) -> State:
-        some = of(given)
-        return start(some.chosen.algorithm, None, some.init(init_key(seed)), some.tasks, key, hyper)
+    def draw(given: TableData, key: Key) -> Visits:
+        bits = jax.random.bits(key, (plan.tasks, 4), jnp.uint32)
+        if plan.memory:  # a memory is written once a step
+            ids = distinct(jax.random.fold_in(key, 1), given.groups, plan.tasks)
+        else:
+            ids = jax.vmap(lambda bits: below(bits, given.groups))(bits[:, 0])
+        one = partial(
+            places, size=plan.visit + plan.queries, shots=plan.visit, ordered=plan.shape.ordered
+        )
+        drawn = jax.vmap(lambda bits, n: one(bits, n))(bits[:, 1:], given.rows.size[ids])
+        at = given.rows.order[given.rows.start[ids][:, None] + jnp.maximum(drawn, 0)]
+        return Visits(ids, jnp.where(drawn >= 0, at, -1))
+
+    def run(given: TableData, seeds: Int[Array, " seeds"], begin: Int[Array, ""]) -> Visits:
+        steps = begin + jnp.arange(plan.chunk, dtype=jnp.int32)
+        of_step = lambda seed, step: draw(given, jax.random.fold_in(run_key(seed), step))
+        return jax.vmap(lambda seed: jax.vmap(lambda step: of_step(seed, step))(steps))(seeds)
+
+    return jit(run)
+
+
+@lru_cache(maxsize=64)
+def first_program(kinds: tuple[str, ...], plan: Plan) -> Wrapped:
+    """(table, seeds, hyper [settings]) -> the first states by kind, leaves [settings * seeds]."""
 
     def run(
-        state: State,
-        given: TableData,
-        key: Key,
-        begin: jax.Array,
-        hyper: Hyper,
-        size: jax.Array,
-        length: int,
-    ) -> tuple[State, Info]:
-        some = of(given)
-        go = simulate.stretch(some.chosen.algorithm, cosine(steps))
-        return go(state, some.tasks, key, begin, hyper, size, length)
+        given: TableData, seeds: dict[str, Int[Array, " seeds"]], hyper: Hyper
+    ) -> dict[str, State]:
+        def states(kind: str) -> State:
+            made = member(kind, plan, given)
+            one = lambda hyper, seed: made.first(init_key(seed), run_key(seed), hyper)
+            every = jax.vmap(jax.vmap(one, (None, 0)), (0, None))
+            return _joined(every(hyper, seeds[kind]))
 
-    def answers(meta: Meta, given: TableData, test: Task) -> jax.Array:
-        made = of(given).made
+        return {kind: states(kind) for kind in kinds}
 
-        def one(support: Batch, x: jax.Array) -> jax.Array:
-            p = made.adapt.apply(meta, support, Hyper(eta=0.0))
-            return made.answer(made.adapt.merge(meta, p), x)
+    return jit(run, level=0)
 
-        return jax.vmap(one)(test.support, test.query.x)
 
-    return Compiled(
-        jax.jit(jax.vmap(first, (None, 0, 0, 0))),
-        jax.jit(
-            jax.vmap(run, (0, None, 0, None, 0, None, None)), static_argnums=6, donate_argnums=0
-        ),
-        jax.jit(jax.vmap(answers, (0, None, None))),
-    )
+@lru_cache(maxsize=64)
+def train_program(kind: str, plan: Plan) -> Ahead:
+    """(states, table, held-out tasks, visits, first step, number of steps, hyper) -> ...
+
+    It returns states, loss and norm of each step, and predictions for the held-out tasks' queries.
+    Members are [settings * seeds]; those that differ in hyper-parameters alone see the same visits.
+    """
+
+    def run(
+        state: State, given: TableData, test: Task, visits: Visits,
+        begin: Int[Array, ""], count: Int[Array, ""], hyper: Hyper,
+    ) -> tuple[State, Info, jax.Array]:  # fmt: skip
+        made, flat, algorithm, _ = member(kind, plan, given)
+        fetch = jax.vmap(partial(_fetched, given.rows, plan.visit))
+        over_seeds = jax.vmap(algorithm.step, (0, 0, None))
+        step = jax.vmap(over_seeds, (0, None, 0))
+        now = jax.vmap(cosine(plan.steps), (0, None))
+        settings = len(jax.tree.leaves(hyper)[0])
+        state = jax.tree.map(lambda a: a.reshape(settings, -1, *a.shape[1:]), state)
+
+        def one(i: Int[Array, ""], carry: tuple[State, Info]) -> tuple[State, Info]:
+            # vmap is inside the loop: around it, the loop would be traced several times
+            state, seen = carry
+            batch = fetch(visits.ids[:, i], visits.rows[:, i])
+            state, info = step(state, batch, now(hyper, begin + i))
+            return state, jax.tree.map(lambda all_, new: all_.at[..., i].set(new), seen, info)
+
+        nothing = jnp.zeros((*state.meta.shape[:2], plan.chunk), state.meta.dtype)
+        state, info = jax.lax.fori_loop(0, count, one, (state, Info(nothing, nothing)))
+        state, info = _joined((state, info))
+
+        def answers(vector: jax.Array) -> jax.Array:
+            meta = flat.tree(vector)
+
+            def answer(support: Batch, x: jax.Array) -> jax.Array:
+                p = made.adapt.apply(meta, support, Hyper(eta=0.0))
+                return made.answer(made.adapt.merge(meta, p), x)
+
+            return jax.vmap(answer)(test.support, test.query.x)
+
+        return state, info, jax.vmap(answers)(state.meta)
+
+    return Ahead(jit(run, donate_argnums=0))
+
+
+def _fetched(
+    table: Grouped, visit: int, ids: Int[Array, " tasks"], rows: Int[Array, "tasks places"]
+) -> TaskBatch:
+    """The rows of a step's visits; an empty place has the first row, and no weight."""
+    at = jnp.maximum(rows, 0)
+    take = lambda values: values.at[at].get(mode="promise_in_bounds")
+    both = Batch(take(table.x), take(table.y), jnp.where(rows >= 0, take(table.weights), 0))
+    cut = lambda begin, end: jax.tree.map(lambda leaf: leaf[:, begin:end], both)
+    return TaskBatch(ids, Task(cut(0, visit), cut(visit, rows.shape[1])))
+
+
+def _joined(tree: State) -> State:
+    """Leaves [settings, seeds, ...] as [settings * seeds, ...]."""
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)

@@ -25,6 +25,7 @@ Source = str | os.PathLike[str] | Table | Mapping[str, object] | Frame
 RowLists = Sequence[Int[np.ndarray, " _"]]  # row numbers of each task
 Tree = TypeVar("Tree")
 CHUNK = 1024  # tasks or rows computed at a time
+FEW, NARROW = 64, 16  # tasks computed at a time of up to a chunk, and the least rows of a batch
 
 
 class Rows(NamedTuple):
@@ -135,16 +136,18 @@ def by_size(
 ) -> Tree:
     """`run(tasks, their rows)` for tasks of similar size at a time; the results in task order.
 
-    Batches are padded with empty tasks to a power of two.
+    All batches have as many tasks, some of them empty, and a power of two of rows per task: few
+    shapes, few compilations.
     """
     lists = [np.asarray(rows, int) for rows in groups]
-    sizes = np.maximum([len(rows) for rows in lists], 1)
+    sizes = np.maximum([len(rows) for rows in lists], NARROW)
+    each = FEW if len(lists) <= CHUNK else CHUNK
     found, order = [], []
     for every in buckets(sizes):
         width = power(int(sizes[every].max()))
-        for some in np.split(every, range(CHUNK, len(every), CHUNK)):
-            done = run(some, padded(x, y, [lists[i] for i in some], width, power(len(some))))
-            found.append(jax.tree.map(lambda leaf, n=some.size: np.asarray(leaf[:n]), done))
+        for some in np.split(every, range(each, len(every), each)):
+            done = run(some, padded(x, y, [lists[i] for i in some], width, each))
+            found.append(jax.tree.map(lambda leaf, n=some.size: np.asarray(leaf)[:n], done))
             order.append(some)
     back = np.argsort(np.concatenate(order))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[back], *found)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from moml.algorithms.tabular.intervals import around, bounds
-from moml.algorithms.tabular.members import Shape, parts
+from moml.algorithms.tabular.members import Shape, meta_like
 from moml.algorithms.tabular.rivals import Rivals
 from moml.config.user_function import load_build
 from moml.data.table.columns import Columns
@@ -28,7 +28,7 @@ from moml.tabular.predict import Predicted, adapted, labelled, predict_rows
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
 from moml.training.fit import Learner
-from moml.types import Hyper, Record
+from moml.types import Record
 
 
 @dataclass(frozen=True)
@@ -283,8 +283,6 @@ def _read_model(
     knots = Knots(**filled(dict.fromkeys(Knots._fields, 0), arrays, f"{name}/knots"))
     metas = {}
     for kind in content["kinds"]:
-        made = parts(kind, shape, knots)
-        first = lambda key, made=made: made.adapt.init(made.init(key), Hyper(eta=0.0, alpha=0.1))
-        like = jax.eval_shape(first, jax.random.key(0))
+        like = meta_like(kind, shape, knots)
         metas[kind] = store.with_shapes(filled(like, arrays, f"{name}/members/{kind}"), like, 1)
     return TableModel(shape, knots, metas, content["shots"], (), tuple(content["scores"]))

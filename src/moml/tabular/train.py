@@ -12,7 +12,7 @@ from moml.data.table.frame import Table
 from moml.data.table.groups import group, split, weights
 from moml.errors import ConfigError, DataError, check_count
 from moml.models.user import as_model, check_model
-from moml.tabular.fit import fit_groups
+from moml.tabular.fit import fit_models
 from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
@@ -150,12 +150,12 @@ def train_table(
     seen = [every[i] for i in parts.train]
 
     fit = partial(
-        fit_groups, x, y, shots=shots, ordered=order is not None, classes=classes,
-        weights=given.weights,
-        members=members, iterations=iterations, seed=seed, progress=progress,
+        fit_models, x, y, shots=shots, ordered=order is not None, classes=classes,
+        weights=given.weights, kinds={"personal": kinds, "pooled": ["pooled"]}, build=build,
+        members=members, iterations=iterations, seed=seed, progress=progress, alike=every,
     )  # fmt: skip
-    personal, pooled = fit(seen, kinds=kinds, build=build), fit(seen, kinds=["pooled"])
-    models = {"personal": personal, "pooled": pooled}
+    models = fit(seen)
+    personal = models["personal"]
     cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
     rivals = fit_rivals(personal, x, y, seen, seed)
     scored = score_tasks(
@@ -171,7 +171,7 @@ def train_table(
     trained = list(parts.train)
     if refit and len(every) <= REFIT:
         say(f"training again, on all {len(every):,} tasks")
-        models["personal"] = fit(every, kinds=kinds, build=build)
+        models |= fit(every, only=["personal"], at=personal.knots)
         trained = list(range(len(every)))
     about = {
         "task": task, "target": target, "order": order, "weight": weight, "shots": shots,

@@ -41,12 +41,12 @@ def below(bits: UInt[Array, ""], n: Int[Array, ""]) -> Int[Array, ""]:
 class Grouped(NamedTuple):
     """Rows and their owners: group i owns the rows order[start[i] : start[i] + size[i]]."""
 
-    x: Shaped[Array, " rows *x"]
-    y: Shaped[Array, " rows *y"]
-    weights: Float[Array, " rows"]
-    order: Int[Array, " owned"]
-    start: Int[Array, " groups"]
-    size: Int[Array, " groups"]
+    x: Shaped[Array | np.ndarray, " rows *x"]
+    y: Shaped[Array | np.ndarray, " rows *y"]
+    weights: Float[Array | np.ndarray, " rows"]
+    order: Int[Array | np.ndarray, " owned"]
+    start: Int[Array | np.ndarray, " groups"]
+    size: Int[Array | np.ndarray, " groups"]
 
 
 def from_groups(
@@ -71,7 +71,7 @@ def from_groups(
     >>> sorted(tasks.fetch(jnp.array([1]), drawn).y[drawn >= 0].tolist())
     [1.0, 3.0]
     """
-    rows = grouped(x, y, groups, weights)
+    rows = Grouped(*map(jnp.asarray, grouped(x, y, groups, weights)))
     return replace(drawn_from(rows, shots=shots, ordered=ordered), least=int(np.min(rows.size)))
 
 
@@ -81,18 +81,32 @@ def grouped(
     groups: Sequence[ArrayLike],
     weights: ArrayLike | Array | None = None,
 ) -> Grouped:
-    """The rows of the groups, validated."""
-    x, y = jnp.asarray(x), jnp.asarray(y)
+    """The rows of the groups, validated; arrays of numpy."""
+    x, y = np.asarray(x), np.asarray(y)
     if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or not len(x):
         raise DataError(f"x and y must start with the same [rows]; got {x.shape}, {y.shape}")
     owned = [checked_rows(f"group {i}", mine, len(x)) for i, mine in enumerate(groups)]
     if not owned:
         raise DataError("groups must have one array of row numbers a group; got none")
-    weigh = jnp.ones(len(x), x.dtype) if weights is None else jnp.asarray(weights, x.dtype)
-    sizes = np.array([len(mine) for mine in owned])
-    start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
-    order = jnp.asarray(np.concatenate(owned), jnp.int32)
-    return Grouped(x, y, weigh, order, start, jnp.asarray(sizes, jnp.int32))
+    weigh = np.ones(len(x), x.dtype) if weights is None else np.asarray(weights, x.dtype)
+    sizes = np.array([len(mine) for mine in owned], np.int32)
+    start, order = np.cumsum(sizes) - sizes, np.concatenate(owned)
+    return Grouped(x, y, weigh, order.astype(np.int32), start.astype(np.int32), sizes)
+
+
+def places(
+    bits: UInt[Array, " 3"], n: Int[Array, ""], size: int, *, shots: int, ordered: bool
+) -> Int[Array, " size"]:
+    """The places of a visit's rows among the n of its group, -1 for none; see `from_groups`."""
+    most = jnp.minimum(shots, n - 1)
+    s = jnp.where(most > 0, 1 + below(bits[0], jnp.maximum(most, 1)), 0)
+    place = jnp.arange(size, dtype=jnp.int32)
+    support, asked = place < shots, place - shots
+    if ordered:  # the first s, then any of the later ones
+        rows = jnp.where(support, place, s + strided(bits[1:], n - s, asked))
+    else:  # s rows of a shuffle, then the ones that follow them in it
+        rows = strided(bits[1:], n, jnp.where(support, place, s + asked))
+    return jnp.where(jnp.where(support, place < s, asked < n - s), rows, -1)
 
 
 def drawn_from(rows: Grouped, *, shots: int, ordered: bool = False) -> Tasks:
@@ -107,15 +121,7 @@ def _drawn(shots: int, ordered: bool) -> Callable[..., Int[Array, "tasks size"]]
 
     def one(key: Key, n: Int[Array, ""], size: int) -> Int[Array, " size"]:
         bits = jax.random.bits(key, (3,), jnp.uint32)
-        most = jnp.minimum(shots, n - 1)
-        s = jnp.where(most > 0, 1 + below(bits[0], jnp.maximum(most, 1)), 0)
-        place = jnp.arange(size, dtype=jnp.int32)
-        support, asked = place < shots, place - shots
-        if ordered:  # the first s, then any of the later ones
-            rows = jnp.where(support, place, s + strided(bits[1:], n - s, asked))
-        else:  # s rows of a shuffle, then the ones that follow them in it
-            rows = strided(bits[1:], n, jnp.where(support, place, s + asked))
-        return jnp.where(jnp.where(support, place < s, asked < n - s), rows, -1)
+        return places(bits, n, size, shots=shots, ordered=ordered)
 
     def draw(
         sizes: Int[Array, " groups"], key: Key, ids: Int[Array, " tasks"], size: int

@@ -44,7 +44,7 @@ class Members(NamedTuple):
 
     state: State
     good: Meta  # of each member the last finite model
-    lost_at: Int[Array, " members"]  # the step at which a member diverged, -1: it did not
+    lost_at: Int[Array | np.ndarray, " members"]  # the step at which each diverged, -1: it did not
 
     @property
     def meta(self) -> Meta:
@@ -152,5 +152,6 @@ def keep(ok: Bool[Array, ""], new: Meta, old: Meta) -> Meta:
 
 def _marked(carry: Members, lost: np.ndarray) -> Members:
     before = np.asarray(carry.lost_at)
-    lost_at = jnp.asarray(np.where(before < 0, lost, before), jnp.int32)
-    return Members(carry.state, keep(lost_at < 0, carry.state.meta, carry.good), lost_at)
+    lost_at = np.where(before < 0, lost, before).astype(np.int32)
+    good = keep(lost_at < 0, carry.state.meta, carry.good)
+    return Members(carry.state, good, lost_at)

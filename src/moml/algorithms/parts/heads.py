@@ -29,7 +29,7 @@ def closed_form(
     features: PyTree,
     head: Callable[[Params], PyTree],
     *,
-    predict: Callable[[Params, PyTree], PyTree] | None = None,
+    beside: Callable[[Params, PyTree], PyTree] | None = None,
     by_feature: bool = False,
     log_prior: float = 0.0,
 ) -> Adapt:
@@ -41,8 +41,8 @@ def closed_form(
         v = w + S F' (F S F' + s I)^-1 (y - F w)
 
     `features(params, x)` gives [K, f]; `head(params)` points at an object with leaves `weight`
-    [out, f] and `bias` [out]. Where the head is not all of the prediction, `predict(params, x)`
-    gives it, in place of F w. Variances are learned with w, as logarithms: the weights', which
+    [out, f] and `bias` [out]. Where the head is not all of the prediction, `beside(params, x)` is
+    added to F w. Variances are learned with w, as logarithms: the weights', which
     start at `log_prior`, share one, or with `by_feature` have one each. With more rows than
     features the same v comes from an f x f solve.
     """
@@ -60,8 +60,9 @@ def closed_form(
         f = features(meta.params, samples.x)
         y = samples.y.reshape(f.shape[0], -1)
         real = jnp.ones(len(f), bool) if samples.mask is None else samples.mask > 0
-        linear = lambda: f @ w.weight.T + w.bias[None]
-        before = linear() if predict is None else predict(meta.params, samples.x)
+        before = f @ w.weight.T + w.bias[None]
+        if beside is not None:
+            before = before + beside(meta.params, samples.x)
         only = jax.vmap(lambda real, x: jnp.where(real, x, 0))  # padding: zeros, residual zero
         residual = only(real, y - before)
         f = only(real, jnp.concatenate([f, jnp.ones_like(f[:, :1])], axis=1))

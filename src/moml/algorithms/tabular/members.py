@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PyTree
 
@@ -14,14 +15,15 @@ from moml.algorithms.tabular.summary import (
     WithSummary,
     beside,
     given_summary,
+    no_rows,
     summary_of,
     with_summary,
 )
 from moml.models.losses import masked_mean
-from moml.models.networks import Model
-from moml.models.table import Knots, squash, table_net
+from moml.models.networks import Layer, Model
+from moml.models.table import Knots, TableParams, squash, table_net
 from moml.models.user import Build, as_model, bounded
-from moml.types import Adapt, Batch, Key, Loss, Params
+from moml.types import Adapt, Batch, Hyper, Key, Loss, Meta, Params
 
 BOUND = 10.0  # targets are bounded to this many standard deviations
 STEPS = 3  # gradient steps of members that adapt by steps
@@ -53,6 +55,7 @@ class Parts(NamedTuple):
     answer: Callable[[WithSummary, jax.Array], jax.Array]  # targets [rows], or probabilities
     inner: Adapt  # the same adaptation, of rows beside their summary
     net: Model
+    classes: int | None
 
 
 def targets(shape: Shape, y: jax.Array) -> Float[Array, "rows out"]:
@@ -80,7 +83,10 @@ def _none(shape: Shape, net: Model) -> Adapt:
 
 def _closed_form(shape: Shape, net: Model) -> Adapt:
     head = lambda params: params.head
-    return closed_form(net.features, head, predict=net.predict, by_feature=True, log_prior=-2.0)
+    beside = lambda params, rows: rows[:, shape.features :] @ params.beside.T
+    merge = lambda meta, p: meta.params._replace(head=Layer(*p))
+    adapt = closed_form(net.features, head, beside=beside, by_feature=True, log_prior=-2.0)
+    return adapt._replace(merge=merge)
 
 
 def _steps(shape: Shape, net: Model) -> Adapt:
@@ -112,16 +118,50 @@ def candidates(shape: Shape) -> tuple[str, ...]:
     return ("summary", "head") if shape.classes is None else ("summary", "steps")
 
 
+def answers_of(
+    made: Parts,
+    meta: Meta,
+    heads: PyTree,
+    summary: Float[np.ndarray, "rows summary"],
+    x: Float[np.ndarray, "rows features"],
+) -> Float[np.ndarray, "members rows *classes"]:
+    """Predictions of our own networks for rows of any tasks, in numpy: nothing is compiled.
+
+    `meta` has leaves [members, ...], `heads` leaves [rows, members, ...], each row's own head.
+    """
+    if made.net.features is None:
+        raise TypeError("members without features answer by `Parts.answer`")
+    params: TableParams = made.inner.merge(meta, heads)
+    c = summary[:, : params.beside.shape[-1]]
+    rows: PyTree = np.concatenate([x, c], axis=1)
+    f, weight, bias = made.net.features(params, rows), *params.head
+    if jax.tree.leaves(heads):
+        linear = np.einsum("mrf,rmof->mro", f, weight) + np.swapaxes(bias, 0, 1)
+    else:
+        linear = f @ weight.mT + bias[:, None]
+    given = linear + c @ params.beside.mT
+    return given[..., 0] if made.classes is None else softmax(given)
+
+
+def softmax(z: Float[np.ndarray, "*rows classes"]) -> Float[np.ndarray, "*rows classes"]:
+    """exp(z) as shares of their sum.
+
+    >>> softmax(np.zeros(2)).tolist()
+    [0.5, 0.5]
+    """
+    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
 def parts(kind: str, shape: Shape, at: Knots) -> Parts:
     """A kind of member for tables of this shape."""
     summarise, leave_out = summary_of(squash, lambda y: targets(shape, y), shape.ordered)
+    out, dtype = shape.classes or 1, jnp.result_type(float)
+    empty = no_rows(out, shape.features, shape.ordered, dtype)
     if kind in ("pooled", "custom"):
         summarise = lambda batch: jnp.zeros(0, batch.x.dtype)
         leave_out = lambda batch: jnp.zeros((len(batch.x), 0), batch.x.dtype)
-    dtype = jnp.result_type(float)
-    y = jnp.zeros(1, dtype if shape.classes is None else jnp.int32)
-    empty = summarise(Batch(jnp.zeros((1, shape.features), dtype), y, jnp.zeros(1, dtype)))
-    out = shape.classes or 1
+        empty = empty[:0]
     if kind == "custom" and shape.build is not None:
         net = bounded(as_model(shape.build, shape.features, out))
     else:
@@ -135,4 +175,15 @@ def parts(kind: str, shape: Shape, at: Knots) -> Parts:
 
     inner = KINDS[kind](shape, net)
     adapt = with_summary(inner, summarise, leave_out, empty)
-    return Parts(lambda key: WithSummary(net.init(key), empty), loss, adapt, answer, inner, net)
+    init = lambda key: WithSummary(net.init(key), empty)
+    return Parts(init, loss, adapt, answer, inner, net, shape.classes)
+
+
+def meta_like(kind: str, shape: Shape, at: Knots) -> Meta:
+    """Shapes and types of one member's meta-parameters; nothing is computed."""
+    made = parts(kind, shape, at)
+
+    def init(seed: jax.Array) -> Meta:
+        return made.adapt.init(made.init(jax.random.key(seed)), Hyper(eta=0.0, alpha=0.1))
+
+    return jax.eval_shape(init, jax.ShapeDtypeStruct((), jnp.uint32))

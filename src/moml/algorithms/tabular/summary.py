@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
+from numpy.typing import DTypeLike
 
 from moml.types import Adapt, Batch, Hyper, Loss, Meta
 
@@ -22,15 +24,15 @@ class WithSummary(NamedTuple):
     """Parameters of a network, and the summary it receives beside every row of the task."""
 
     params: PyTree
-    summary: Float[Array, " summary"]
+    summary: Float[Array | np.ndarray, " summary"]
 
 
 def beside(
-    x: Float[Array, "rows features"], summary: Float[Array, "*rows summary"]
+    x: Float[Array, "rows features"], summary: Float[Array | np.ndarray, "*rows summary"]
 ) -> Float[Array, "rows inputs"]:
     """Rows [x, summary]: one summary for all of them, or one each."""
     each = summary if summary.ndim == 2 else jnp.tile(summary[None], (len(x), 1))
-    return jnp.concatenate([x, each], axis=1)
+    return jnp.concatenate([x, jnp.asarray(each)], axis=1)
 
 
 def given_summary(loss: Loss) -> Loss:
@@ -43,7 +45,7 @@ def given_summary(loss: Loss) -> Loss:
 
 
 def with_summary(
-    adapt: Adapt, summarise: Summarise, leave_out: Summarise, empty: Float[Array, " summary"]
+    adapt: Adapt, summarise: Summarise, leave_out: Summarise, empty: np.ndarray
 ) -> Adapt:
     """The same adaptation, of a network that receives a summary of the support beside each row.
 
@@ -70,33 +72,57 @@ def with_summary(
 def summary_of(inputs: Transform, targets: Transform, ordered: bool) -> tuple[Summarise, Summarise]:
     """`summarise(batch)` of all real rows, and `leave_out(batch)` of all but each of them."""
 
-    def arrays(batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
-        return inputs(batch.x), targets(batch.y), (batch.mask > 0).astype(batch.x.dtype)
+    def real(batch: Batch) -> Float[Array, "1 K"]:
+        return (batch.mask > 0).astype(batch.x.dtype)[None]
 
     def summarise(batch: Batch) -> jax.Array:
-        return _moments(*arrays(batch), ordered)
+        mask = real(batch)
+        return _moments(inputs(batch.x), targets(batch.y), mask, mask, ordered)[0]
 
     def leave_out(batch: Batch) -> jax.Array:
-        x, y, mask = arrays(batch)
-        others = mask[None] * (1 - jnp.eye(len(mask), dtype=mask.dtype))
-        return jax.vmap(lambda mask: _moments(x, y, mask, ordered))(others)
+        mask = real(batch)
+        others = mask * (1 - jnp.eye(mask.shape[1], dtype=mask.dtype))
+        return _moments(inputs(batch.x), targets(batch.y), mask, others, ordered)
 
     return summarise, leave_out
 
 
 def _moments(
-    x: Float[Array, "K features"], y: Float[Array, "K out"], mask: Float[Array, " K"], ordered: bool
-) -> Float[Array, " summary"]:
-    k = jnp.sum(mask)
-    mean = lambda values: (mask @ values) / (k + 1)
-    centre = (mask @ y) / jnp.maximum(k, 1)
-    spread = jnp.sqrt((mask @ (y - centre[None]) ** 2 + 1e-6) / (k + 1))
-    parts = [mean(y), spread, (k / (k + 3))[None], mean(x)]
+    x: Float[Array, "K features"],
+    y: Float[Array, "K out"],
+    real: Float[Array, "1 K"],
+    masks: Float[Array, "lines K"],
+    ordered: bool,
+) -> Float[Array, "lines summary"]:
+    """The summaries of the rows that each line of `masks` selects.
+
+    Squares are taken about the mean of all real rows, so that little is lost in their difference.
+    """
+    k, out = jnp.sum(masks, axis=1, keepdims=True), y.shape[1]
+    off = y - (real @ y) / jnp.maximum(jnp.sum(real), 1)
+    sums = masks @ jnp.concatenate([off, off**2, y, x], axis=1)
+    first, second, rest = sums[:, :out], sums[:, out : 2 * out], sums[:, 2 * out :]
+    squares = jnp.maximum(second - first**2 / jnp.maximum(k, 1), 0)
+    spread = jnp.sqrt((squares + 1e-6) / (k + 1))
+    rest = rest / (k + 1)
+    parts = [rest[:, :out], spread, k / (k + 3), rest[:, out:]]
     if ordered:
-        place = jnp.arange(1, len(mask) + 1, dtype=mask.dtype)
-        newest = mask * (place * mask == jnp.max(place * mask)).astype(mask.dtype)
-        parts += [newest @ y, newest @ x]
-    return jnp.concatenate(parts)
+        place = masks * jnp.arange(1, masks.shape[1] + 1, dtype=masks.dtype)[None]
+        newest = masks * (place == jnp.max(place, axis=1, keepdims=True)).astype(masks.dtype)
+        parts.append(newest @ jnp.concatenate([y, x], axis=1))
+    return jnp.concatenate(parts, axis=1)
+
+
+def no_rows(out: int, features: int, ordered: bool, dtype: DTypeLike) -> np.ndarray:
+    """The summary of no rows: zeros, but for the spread.
+
+    >>> no_rows(1, 2, False, np.float64).tolist()
+    [0.0, 0.001, 0.0, 0.0, 0.0]
+    """
+    size = 2 * out + 1 + features + ordered * (out + features)
+    empty = np.zeros(size, dtype)
+    empty[out : 2 * out] = np.sqrt(np.asarray(1e-6, dtype))
+    return empty
 
 
 class Fields(NamedTuple):

@@ -7,7 +7,6 @@ leaves and are as small as after that many rows.
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -30,9 +29,8 @@ class Earlier(NamedTuple):
     mean: Float[Array, " inputs"]
 
 
-@cache
 def update_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., PersonalParams]:
-    """The compiled update: (knots, metas, personal, row counts, later rows) -> personal."""
+    """The update: (knots, metas, personal, row counts, later rows) -> personal."""
     out, features = shape.classes or 1, shape.features
     summarise, leave_out = summary_of(squash, lambda y: targets(shape, y), shape.ordered)
     merge = lambda old, k, new, n: merged(old, k, new, n, out, features)
@@ -61,7 +59,7 @@ def update_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., Person
 
         return jax.vmap(one)(personal, counts, jax.tree.map(jnp.asarray, batch))
 
-    return jax.jit(run)
+    return run
 
 
 def _updated(made: Parts, meta: Meta, p: Personal, rows: Batch, earlier: Earlier) -> Personal:
