@@ -32,7 +32,8 @@ class Ahead:
 
     def compiled(self, pool: ThreadPoolExecutor, *args: PyTree) -> "Future[Compiled]":
         """The program for arguments like these; traced here, compiled in the pool."""
-        key = tuple((np.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(args))
+        leaves = ((np.shape(leaf), leaf.dtype) for leaf in jax.tree.leaves(args))
+        key = (getattr(jax.config, "jax_default_device", None), *leaves)
         made = self._made.get(key)
         if made is None or made.cancelled() or (made.done() and made.exception()):
             self._made[key] = pool.submit(self.function.lower(*args).compile)
