@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ from moml.training.loop import Callback, TrainingInfo, all_finite, loop, side_by
 from moml.training.loop import members as begin_members
 from moml.training.rows import mean_of_seeds as mean_of_seeds
 from moml.training.rows import means_to_choose_by as means_to_choose_by
-from moml.types import Hyper, Info, Key, Loss, Meta, Params, Record, State, Tasks
+from moml.types import Hyper, Key, Loss, Meta, Params, Record, Tasks
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,6 @@ class Sweep:
 @kept
 def _each(function: Callable[[Meta, Hyper], PyTree]) -> Wrapped:
     return jax.jit(jax.vmap(function))
-
-
-class Programs(NamedTuple):
-    """The two programs of a sweep, over its members; see `first_program`, `simulate.program`."""
-
-    first: Callable[..., State]  # seeds, tasks, keys, hyper -> states
-    stretch: Callable[..., tuple[State, Info]]
 
 
 def grid_of(
@@ -101,8 +94,6 @@ def sweep(
     schedule: Schedule = constant,
     chunk: int | None = None,
     callback: Callback | None = None,
-    programs: Programs | None = None,
-    models: Meta | None = None,
     progress: bool = False,
     **options: Any,
 ) -> Sweep:
@@ -123,8 +114,6 @@ def sweep(
         Values of the method's traced numbers (eta, beta, ...), by name.
     iterations
         Of each member; 0 gives the untrained networks, a control.
-    programs, models
-        Programs of an equal sweep that were compiled before; models to start from, [members, ...].
 
     Returns
     -------
@@ -138,10 +127,7 @@ def sweep(
     ((4, 1), 0)
     """
     check_count("iterations", iterations, least=0)
-    if programs is None:
-        example = check_params(init(init_key(0)))
-    else:
-        example = jax.eval_shape(init, init_key(0))
+    example = check_params(init(init_key(0)))
     chosen = compose(name, loss, tasks, options, iterations)
     traced = chosen.hyper._asdict()
     for name_ in set(options) & set(traced):
@@ -153,16 +139,12 @@ def sweep(
     fits = lambda: simulate.steps_that_fit(algorithm, tasks, (1 << 26) // len(settings))
     steps = math.ceil(iterations / algorithm.iterations)
     length = max(1, min(steps, fits() if chunk is None else check_count("chunk", chunk)))
-    if programs is None:
-        run = simulate.program(algorithm, schedule, members=True)
-        programs = Programs(first_program(chosen, init), run)
+    run = simulate.program(algorithm, schedule, members=True)
     one = jax.tree.map(lambda leaf: leaf[0], hyper)
     check_adapts(chosen, example, one)
     check_schedule(schedule, one)
     seeds_, keys = seeds_and_keys(settings)
-    begun = programs.first(seeds_, tasks, keys, hyper)
-    if models is not None:
-        begun = begun._replace(meta=jax.tree.map(jnp.array, models))  # copies: a state is consumed
+    begun = first_program(chosen, init)(seeds_, tasks, keys, hyper)
     check_start(bool(all_finite(begun.meta)), chosen)
     history: list[np.ndarray] = []
 
@@ -172,7 +154,7 @@ def sweep(
 
     carry, done = loop(
         f"{chosen.name} x {len(settings)}",
-        side_by_side(simulate.advance(programs.stretch, tasks, keys, hyper, length)),
+        side_by_side(simulate.advance(run, tasks, keys, hyper, length)),
         begin_members(begun),
         steps=steps,
         length=length,
