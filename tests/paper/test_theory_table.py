@@ -68,10 +68,8 @@ def test_squared_bias_is_that_of_all_pairs_of_seeds():
 def small():
     seen = []
     chosen = ["moml-v1", "moml-v1-scheduled", "moml-v2-theoretical"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "jit", quick_jit)
-        plan = {0.002: 320, 0.0005: 320}
-        found = run_theory(lines_of(chosen), plan, seeds=2, progress=False, done=seen.append)
+    plan = {0.002: 320, 0.0005: 320}
+    found = run_theory(lines_of(chosen), plan, seeds=2, progress=False, done=seen.append)
     assert seen == found
     return found
 
