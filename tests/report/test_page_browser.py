@@ -37,7 +37,7 @@ def browser(tmp_path_factory):
 def address(sine, plain, looked, place):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("moml.report.page.document.look", lambda folder, config, done: looked)
-        report([sine, plain], place / "page.html")
+        report([sine, plain], place / "page.html", score=True)
     return (place / "page.html").as_uri()
 
 

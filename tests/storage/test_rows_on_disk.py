@@ -69,7 +69,6 @@ def same(one, two, apart=0.0):
 def test_on_disk_and_in_ram_every_byte_is_the_same(tmp_path, monkeypatch, name):
     if name == "moml, eager":  # several pieces a stretch, the last a short one
         monkeypatch.setattr(disk, "BUDGET", 1500)
-    ram = single(config_of(name))
     job = single(config_of(name, memory="disk"), folder=tmp_path)
     on_disk = job.execution
     assert (1 < on_disk._most < job.plan.length) == (name == "moml, eager")
@@ -77,6 +76,8 @@ def test_on_disk_and_in_ram_every_byte_is_the_same(tmp_path, monkeypatch, name):
         carry = trained(job)
         on_disk.snapshot(carry, job.plan.steps, [])
         rows = on_disk.store.read(np.arange(40))
+    config = config_of(name)
+    ram = single(config, plan_of(config)._replace(length=on_disk._most))  # the same programs
     whole, wanted = disk.split(trained(ram, on_disk.pieces))
     # With the flags of tests XLA fuses v2 in another way; to the byte, as users run it: see below.
     apart = 1e-13 if name.startswith("moml-v2") else 0.0
