@@ -44,7 +44,7 @@ def test_demo_leaves_a_table_rows_and_a_picture(tmp_path):
         assert (out / picture).stat().st_size > 5000
         assert picture.replace("svg", "png") in done.stdout
     assert "untrained" in done.stdout
-    assert "40/40" in done.stderr  # progress, as lines where there is no terminal
+    assert "120/120" in done.stderr  # progress, as lines where there is no terminal
     assert not list(tmp_path.rglob("*.partial"))
 
 

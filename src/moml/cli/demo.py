@@ -1,6 +1,9 @@
 """`moml demo`, `moml methods`."""
 
+import itertools
+import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import moml
@@ -28,17 +31,32 @@ def demo(command: Demo) -> None:
     from moml.paper.sine.score import example_waves, fitted
     from moml.paper.sine.table import ENTRIES, run_entry
     from moml.report.terminal import print_rows
+    from moml.runtime.compiling import Threads
     from moml.storage.files import write_json
+    from moml.training.progress import bar
 
     iterations = check_count("iterations", command.iterations)
     seeds = check_count("seeds", command.seeds)
     folder, rows_file = places(command.out, command.json)
-    trained, rows = {}, []
-    for label in ENTRIES:
-        trained[label], row = run_entry(label, iterations=iterations, seeds=seeds, progress=True)
-        rows.append(row)
-        write_json(rows, rows_file)
-    waves = example_waves(1, 400)
+    steps, stopped = itertools.count(1), threading.Event()
+    with bar("demo", 3 * iterations, shown=True) as show, Threads(2) as pool:
+
+        def moved(size: int) -> None:
+            if stopped.is_set():
+                raise KeyboardInterrupt
+            show(min(3 * iterations, size * next(steps)))
+
+        run = partial(run_entry, iterations=iterations, seeds=seeds, moved=moved)
+        begun = {label: pool.submit(run, label) for label in reversed(ENTRIES)}
+        trained, rows = {}, []
+        try:
+            waves = example_waves(1, 400)
+            for label in ENTRIES:
+                trained[label], row = begun[label].result()
+                rows.append(row)
+                write_json(rows, rows_file)
+        finally:
+            stopped.set()
     picture = curves_and_fits(
         {label: done.finite_curve() for label, done in trained.items() if done.curve},
         {"untrained": rows[0]["mean"]},

@@ -30,6 +30,7 @@ from moml.training.compose import (
     first_program,
     hyper_of,
     init_key,
+    init_program,
     run_key,
     samples_to_fill,
 )
@@ -198,14 +199,15 @@ def many(config: Config, settings: list[Record], plan: Plan, program: Program | 
     built = plan.built
     hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, sizes_of(config))
     seeds, keys = seeds_and_keys(settings)
-    first = first_program(plan.method, built.init)
+    first = first_program(plan.method, members=True)
 
     def scored(carry: Members) -> np.ndarray:
         each = np.asarray(plan.score_members(carry.good, hyper), float)
         return np.where(np.asarray(carry.lost_at) < 0, each, np.nan)
 
     advance = simulate.advance(program, built.tasks, keys, hyper, plan.length)
-    begin = lambda: members(first(seeds, built.tasks, keys, hyper))
+    params = init_program(built.init)
+    begin = lambda: members(first(params(seeds), built.tasks, keys, hyper))
     execution = Execution(begin, side_by_side(advance))
     cost = plan.cost(jax.tree.map(lambda leaf: leaf[0], hyper), keys)
     name = f"{config.method} x {len(settings)}"

@@ -104,27 +104,20 @@ def start(
 
 
 @kept
-def _first(algorithm: Algorithm, k: int | None) -> Wrapped:
-    return jax.jit(partial(start, algorithm, k))
+def _first(algorithm: Algorithm, k: int | None, members: bool) -> Wrapped:
+    first = partial(start, algorithm, k)
+    return jax.jit(jax.vmap(first, (0, None, 0, 0)) if members else first)
+
+
+def first_program(chosen: Method, *, members: bool = False) -> Wrapped:
+    """The jitted `start`: (params, tasks, key, hyper) -> the first state; of one or of members."""
+    return _first(chosen.algorithm, chosen.k if chosen.eager else None, members)
 
 
 @kept
-def _first_members(algorithm: Algorithm, k: int | None, init: Callable[[Key], Params]) -> Wrapped:
-    def first(seed: Seed, tasks: Tasks, key: Key, hyper: Hyper) -> State:
-        return start(algorithm, k, init(init_key(seed)), tasks, key, hyper)
-
-    return jax.jit(jax.vmap(first, (0, None, 0, 0)))
-
-
-def first_program(chosen: Method, init: Callable[[Key], Params] | None = None) -> Wrapped:
-    """The jitted `start`: (params, tasks, key, hyper) -> the first state.
-
-    With `init` of members: (seeds, tasks, keys, hyper) -> their states.
-    """
-    k = chosen.k if chosen.eager else None
-    if init is None:
-        return _first(chosen.algorithm, k)
-    return _first_members(chosen.algorithm, k, init)
+def init_program(init: Callable[[Key], Params]) -> Wrapped:
+    """Seeds [members] -> the parameters of their initial networks; one program for all methods."""
+    return jax.jit(jax.vmap(lambda seed: init(init_key(seed))))
 
 
 def check_schedule(schedule: Schedule, hyper: Hyper) -> None:

@@ -25,7 +25,7 @@ from moml.training.compose import (
     compose,
     first_program,
     hyper_of,
-    init_key,
+    init_program,
     run_key,
     samples_to_fill,
 )
@@ -127,12 +127,14 @@ def sweep(
     ((4, 1), 0)
     """
     check_count("iterations", iterations, least=0)
-    example = check_params(init(init_key(0)))
     chosen = compose(name, loss, tasks, options, iterations)
     traced = chosen.hyper._asdict()
     for name_ in set(options) & set(traced):
         raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
     settings = grid_of(grid, seeds, traced)
+    seeds_, keys = seeds_and_keys(settings)
+    params = init_program(init)(seeds_)
+    example = check_params(jax.tree.map(lambda leaf: leaf[0], params))
     check_loss(loss, example, tasks, chosen.k)
     hyper = stacked_hyper(chosen, example, settings)
     algorithm = chosen.algorithm
@@ -143,8 +145,7 @@ def sweep(
     one = jax.tree.map(lambda leaf: leaf[0], hyper)
     check_adapts(chosen, example, one)
     check_schedule(schedule, one)
-    seeds_, keys = seeds_and_keys(settings)
-    begun = first_program(chosen, init)(seeds_, tasks, keys, hyper)
+    begun = first_program(chosen, members=True)(params, tasks, keys, hyper)
     check_start(bool(all_finite(begun.meta)), chosen)
     history: list[np.ndarray] = []
 

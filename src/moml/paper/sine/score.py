@@ -73,15 +73,24 @@ def error_on_five_waves() -> Score:
 @cache
 def example_waves(count: int = 5, points: int = 300) -> tuple[Batch, Batch]:
     """Unseen tasks to look at: the samples adapted on, and the waves."""
-    tasks, ids = unseen_sine(jax.random.key(4), count), jnp.arange(count, dtype=jnp.int32)
-    few, many = (tasks.draw(jax.random.key(i), ids, size) for i, size in ((6, SHOTS), (5, points)))
-    order = jnp.argsort(many.x[:, :, 0], axis=1)[..., None]
-    return few, jax.tree.map(lambda v: jnp.take_along_axis(v, order, axis=1), many)
+
+    @jax.jit
+    def drawn(tasks: Tasks) -> tuple[Batch, Batch]:
+        ids, sizes = jnp.arange(count, dtype=jnp.int32), ((6, SHOTS), (5, points))
+        few, many = (tasks.draw(jax.random.key(i), ids, size) for i, size in sizes)
+        order = jnp.argsort(many.x[:, :, 0], axis=1)[..., None]
+        return few, jax.tree.map(lambda v: jnp.take_along_axis(v, order, axis=1), many)
+
+    return drawn(unseen_sine(jax.random.key(4), count))
 
 
 def fitted(run: Sweep, waves: tuple[Batch, Batch]) -> Float[np.ndarray, "tasks points"]:
     """What seed 0 predicts on waves after adapting to each."""
-    wave = lambda meta, few, x: NET.predict(adapted(meta, few), x)[:, 0]
-    first = jax.tree.map(lambda leaf: leaf[0], run.meta)
+    first = jax.tree.map(lambda leaf: np.asarray(leaf)[0], run.meta)
     few, many = waves
-    return np.asarray(jax.jit(jax.vmap(wave, (None, 0, 0)))(first, few, many.x))
+    return np.asarray(_predicted(first, few, many.x))
+
+
+_predicted = jax.jit(
+    jax.vmap(lambda meta, few, x: NET.predict(adapted(meta, few), x)[:, 0], (None, 0, 0))
+)

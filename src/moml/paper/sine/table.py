@@ -1,6 +1,7 @@
 """The paper's first table, sine regression at K = 1 and 3; and the demonstration, at K = 1."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from moml.report.figures import Curve
 from moml.tasks import sine
 from moml.training.rows import result_row
 from moml.training.sweep import Sweep
-from moml.types import Params, Record
+from moml.types import Hyper, Meta, Params, Record
 
 OURS = ("moml", "moml-searched")
 SETTINGS = Path(__file__).with_name("settings.json")
@@ -139,22 +140,31 @@ ENTRIES: dict[str, tuple[str, Grid, dict[str, Any]]] = {  # method, good step si
 
 
 def run_entry(
-    label: str, *, iterations: int, seeds: int, progress: bool
+    label: str, *, iterations: int, seeds: int, moved: Callable[[int], None] = lambda steps: None
 ) -> tuple[Training, Record]:
-    """Train a line with all its seeds at once, scored on unseen tasks; its training and its row."""
+    """Train a line with all its seeds at once, scored on unseen tasks; its training and its row.
+
+    `moved` is called with a number of steps when they are done.
+    """
     method, grid, options = ENTRIES[label]
-    error = lambda meta: np.asarray(unseen_error(FINAL)(meta))
+    chunk, error = max(1, iterations // 10), unseen_error(FINAL)
+
+    def on_the_way(meta: Meta, hyper: Hyper) -> np.ndarray:
+        moved(chunk)
+        return np.asarray(error(meta))
+
     done = train(
         method, LOSS, NET.init, sine(), seeds=seeds, grid=grid,
         iterations=0 if label == "untrained" else iterations,
-        schedule=decay_at(max(1, iterations * 3 // 4)), chunk=max(1, iterations // 20),
-        score=lambda meta, hyper: error(meta), progress=progress, k=K, **options,
+        schedule=decay_at(max(1, iterations * 3 // 4)), chunk=chunk, score=on_the_way, k=K,
+        **options,
     )  # fmt: skip
     run = done.run
     used = {name: size_of(run, name) for name in ("beta", "eta")}
     row = result_row(
         table="sine", dataset="sine", setting={"k": K, **used}, method=label, metric="test_error",
-        values=error(run.meta), lost=run.lost, samples=run.samples,
+        values=done.curve[-1][1] if done.curve else np.asarray(error(run.meta)), lost=run.lost,
+        samples=run.samples,
         iterations=done.curve[-1][0] if done.curve else 0, seconds=done.seconds,
     )  # fmt: skip
     return done, row
