@@ -21,7 +21,7 @@ myst_heading_anchors = 3
 
 autodoc_typehints = "none"  # shapes stand in the source; rendered they are noise
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
+napoleon_attr_annotations = False
 
 doctest_test_doctest_blocks = ""  # docstring examples are pytest's; here the pages' own
 doctest_global_setup = """

@@ -48,10 +48,13 @@ _MODULE = {name: module for module, names in _MODULES.items() for name in names.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """A public name, from its module."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = import_module(f"moml.{_MODULE.get(name, name)}")
+        """A public name, from its module; or a module, such as `moml.data`."""
+        try:
+            module = import_module(f"moml.{_MODULE.get(name, name)}")
+        except ModuleNotFoundError as error:
+            if error.name != f"moml.{name}":
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from error
         globals()[name] = getattr(module, name) if name in _MODULE else module
         return globals()[name]
 

@@ -216,16 +216,16 @@ class Tasks:
     n
         Number of tasks; None for a stream without end, whose ids are random seeds.
     draw_from
-        (index, key, ids [tasks], size) -> leaves [tasks, size, ...].
+        Function of index, key, ids [tasks] and size that gives leaves [tasks, size, ...].
     fetch_from
-        (data, ids, what was drawn) -> a `Batch`.
+        Function of data, ids and what was drawn that gives a `Batch`.
     index, data
         Arrays that `draw_from` and `fetch_from` read.
     full_from
-        (index, data, ids) -> all samples of finite tasks, padded.
+        Function of index, data and ids that gives all samples of finite tasks, padded.
     cut
-        (data, devices, which) -> the data of one device's block of tasks, as `fetch_from` takes it;
-        None: every device holds all data. Shapes are equal for all devices.
+        Function of data, the number of devices and one of them that gives the data of its block of
+        tasks, as `fetch_from` takes it, in equal shapes. None: every device holds all data.
     sized
         Whether `index` is the number of samples of each task.
     least

@@ -197,7 +197,7 @@ def _shared(function: Factory, loss: object, used: Mapping[str, Any], made: Meth
     So it uses the programs that were compiled for that one. Our methods take their numbers from
     `Hyper`, so other numbers are no other functions; a user's method may close over them.
     """
-    ours = getattr(function, "__module__", "").startswith("moml.")
+    ours = str(getattr(function, "__module__", "")).startswith("moml.")
     numbers = made.hyper._asdict() if ours else {}
     try:
         others = frozenset(item for item in used.items() if item[0] not in numbers)
