@@ -18,7 +18,7 @@ from moml.algorithms.tabular.members import Shape, parts
 from moml.algorithms.tabular.summary import summary_of
 from moml.methods import method
 from moml.models.table import knots
-from moml.tabular.program import Plan, draw_program, layout, table_data, train_program
+from moml.tabular.program import TablePlan, draw_program, layout, table_data, train_program
 from moml.tabular.rows import padded
 from moml.tasks.groups import drawn_from
 from moml.types import Batch, Hyper, Task, TaskBatch
@@ -34,7 +34,7 @@ groups = np.split(np.arange(len(x)), TASKS)
 shape, at = Shape(8, None, True), knots(x)
 given = table_data(at, x, y, groups, None, 0, 256)
 size = layout("head", shape, at).size
-plan = Plan(shape, SHOTS, 2000, 100, 16, QUERIES, size)
+plan = TablePlan(shape, SHOTS, 2000, 100, 16, QUERIES, size)
 seeds = np.arange(SEEDS, dtype=np.int32)
 hyper = Hyper(eta=np.full(2, 0.01, np.float32), alpha=np.full(2, 0.1, np.float32))
 support, query = (padded(x, y, groups[:16], width, 16) for width in (SHOTS, QUERIES))

@@ -16,7 +16,7 @@ ROOMS = [
     *("config", "runs", "tabular", "serving", "flower", "report", "paper", "cli"),
 ]
 RANK = {room: i for i, room in enumerate(ROOMS)}
-RANK |= {"errors": RANK["types"], "atomic": RANK["types"], "estimator": RANK["tabular"]}
+RANK |= dict.fromkeys(("errors", "atomic", "kept"), RANK["types"]) | {"estimator": RANK["tabular"]}
 RANK |= {"methods": RANK["algorithms"], "parts": RANK["algorithms"]}
 ALONE = "moml.serving.moml_serve"  # copied into exports, where there is no moml
 SOURCE = Path(moml.__file__).parent

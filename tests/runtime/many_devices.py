@@ -23,7 +23,7 @@ from moml.runtime import sharded, simulate
 from moml.runtime.account import collectives
 from moml.runtime.mesh import gathered, mesh, spread, task_data
 from moml.tasks import from_arrays, from_rows, sine
-from moml.tasks.sine import as_drawn
+from moml.tasks.sampler import as_drawn
 from moml.types import Algorithm, Batch, SampleSpec, Tasks
 from tests.algorithms.common import HYPER, World, class_world, data, features, loss, sigmoid_world
 

@@ -137,3 +137,26 @@ def test_a_number_that_a_users_method_closes_over_is_not_shared():
 
     factory = moml.parts.factory(mine)
     assert [factory(LOSS, eta=eta).adaptation(1) for eta in (0.1, 0.2, 0.1)] == [0.1, 0.2, 0.1]
+
+
+def test_functions_that_cannot_be_hashed_are_taken():
+    class Plain:
+        __hash__ = None
+
+        def __call__(self, *given):
+            return LOSS(*given) if len(given) == 2 else given[0]
+
+    shared = np.zeros((4, 2)), np.zeros((4, 1)), [[0, 1], [2, 3]]
+    learner = moml.fit("maml", Plain(), params(), moml.from_rows(*shared, Plain()), iterations=2)
+    assert np.isfinite(learner.history).all()
+
+
+def test_tasks_that_give_no_samples_are_refused():
+    few = moml.Tasks(None, lambda key, ids, size: ids, lambda data, ids, drawn: drawn)
+    with pytest.raises(moml.DataError, match="tasks must give samples, see"):
+        moml.fit("maml", LOSS, params(), few, iterations=2)
+
+
+def test_a_sweep_names_the_leaf_that_is_no_array():
+    with pytest.raises(moml.DataError, match=r"params leaf \['a'\] must be a float array; got str"):
+        moml.sweep("maml", LOSS, lambda key: {"a": "x"}, tasks(), seeds=1, iterations=2)

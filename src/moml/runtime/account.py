@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.method import Method
 from moml.errors import ConfigError
-from moml.runtime.programs import kept
+from moml.kept import kept
 from moml.tasks.sampler import draw
 from moml.types import Key, Meta, Tasks, Turnout
 

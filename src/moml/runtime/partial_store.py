@@ -13,8 +13,8 @@ from jax.stages import Wrapped
 from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
+from moml.kept import kept
 from moml.runtime import simulate
-from moml.runtime.programs import kept
 from moml.types import Algorithm, Hyper, Info, Key, State, TaskBatch, Tasks
 
 

@@ -19,12 +19,12 @@ from jaxtyping import Array, Int, PyTree
 from moml.algorithms.federated.rounds import clients_per_slice
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.errors import ConfigError
+from moml.kept import kept
 from moml.runtime import simulate
 from moml.runtime.mesh import ROWS, WHOLE, shardings, specs, task_data
 from moml.runtime.owners import owners
-from moml.runtime.programs import kept
 from moml.tasks.parts import block_of
-from moml.tasks.sine import as_drawn
+from moml.tasks.sampler import as_drawn
 from moml.types import Algorithm, Hyper, Info, Key, Params, SampleSpec, State, Tasks
 
 Number = Int[Array, ""] | int

@@ -10,7 +10,7 @@ from jax.stages import Wrapped
 from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
-from moml.runtime.programs import kept
+from moml.kept import kept
 from moml.tasks.sampler import draw, fetch
 from moml.types import Algorithm, Hyper, Info, Key, SampleSpec, State, Task, TaskBatch, Tasks
 

@@ -23,7 +23,7 @@ def jit(
     return jax.jit(function, donate_argnums=donate_argnums, compiler_options=options)
 
 
-class Ahead:
+class Precompiled:
     """A jitted function, compiled before its first call in a thread of a pool."""
 
     def __init__(self, function: Wrapped):

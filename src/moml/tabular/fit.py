@@ -14,7 +14,7 @@ from moml.models.user import Build
 from moml.tabular.model import TableModel
 from moml.tabular.program import VISIT, table_data
 from moml.tabular.rows import RowLists, as_input, as_target, padded, power, split_rows
-from moml.tabular.training import Candidate, Held, task_losses, train_members
+from moml.tabular.training import Candidate, HeldOut, task_losses, train_members
 from moml.types import Meta, Task
 
 SHARE = 7  # one in so many tasks, or rows, is held out to decide when to stop
@@ -73,13 +73,13 @@ def fit_models(
     seed: int = 0,
     progress: bool = False,
     only: Sequence[str] | None = None,
-    alike: Sequence[ArrayLike] | None = None,
+    space_for: Sequence[ArrayLike] | None = None,
     at: Knots | None = None,
 ) -> dict[str, TableModel]:
     """Train models of some kinds each, by name, all members side by side; see `fit_groups`.
 
     Trainings of a table share their compiled programs if they have the same `kinds`, of which
-    `only` some models are trained, the same knots `at`, and space for the same groups, `alike`.
+    `only` some models are trained, the same knots `at`, and `space_for` the same groups.
     """
     x, y = _checked(x, y, classes)
     shape = Shape(x.shape[1], classes, ordered, build=build)
@@ -92,7 +92,7 @@ def fit_models(
             raise ConfigError(f"kinds must be among {', '.join(KINDS)}; got unknown kind {kind!r}")
     names = list(chosen if only is None else only)
     lists = [np.asarray(rows, int) for rows in groups]
-    sizes = np.array([np.size(rows) for rows in (lists if alike is None else alike)])
+    sizes = np.array([np.size(rows) for rows in (lists if space_for is None else space_for)])
     held = choose(lists, seed) if held_out is None else tuple(int(i) for i in held_out)
     seen = [rows for i, rows in enumerate(lists) if i not in set(held)]
     if not seen or not held:
@@ -211,7 +211,7 @@ def held_rows(
     seed: int,
     widest: int,
     space: int,
-) -> Held:
+) -> HeldOut:
     """Support and up to 64 query rows of held-out tasks, as batches with space for some tasks.
 
     There are places for all rows of a task of `widest` rows.
@@ -220,7 +220,7 @@ def held_rows(
     known = min(shots, widest // 2)
     widths, n = (max(1, known), min(64, widest - known)), max(HELD_LEAST, power(space))
     batches = (padded(x, y, some, width, n) for some, width in zip(parts, widths, strict=True))
-    return Held(Task(*batches), len(groups))
+    return HeldOut(Task(*batches), len(groups))
 
 
 def _averaged(
@@ -229,7 +229,7 @@ def _averaged(
     shots: int,
     held: tuple[int, ...],
     tried: list[Candidate],
-    test: Held,
+    test: HeldOut,
 ) -> TableModel:
     """Average the candidates that held-out tasks cannot tell from the best one.
 

@@ -22,7 +22,7 @@ from moml.algorithms.tabular.flat import Flat, flat_like, on_vectors, without_me
 from moml.algorithms.tabular.members import Parts, Shape, meta_like, parts
 from moml.methods import method
 from moml.models.table import Knots
-from moml.tabular.compilation import Ahead, jit
+from moml.tabular.compilation import Precompiled, jit
 from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, below, drawn_from, grouped, places
 from moml.tasks.sampler import distinct
@@ -63,7 +63,7 @@ class Visits(NamedTuple):
     rows: Int[Array, "*steps tasks places"]  # the support, then the query
 
 
-class Plan(NamedTuple):
+class TablePlan(NamedTuple):
     """What determines the programs, beside the shapes of their arguments."""
 
     shape: Shape
@@ -116,7 +116,7 @@ def layout(kind: str, shape: Shape, at: Knots, size: int = 1) -> Flat:
     return flat_like(meta_like(kind, shape, at), size)
 
 
-def member(kind: str, plan: Plan, given: TableData) -> Member:
+def member(kind: str, plan: TablePlan, given: TableData) -> Member:
     """The training of one kind of member on a table."""
     made = parts(kind, plan.shape, given.knots)
     flat = layout(kind, plan.shape, given.knots, plan.size)
@@ -142,7 +142,7 @@ def member(kind: str, plan: Plan, given: TableData) -> Member:
 
 
 @lru_cache(maxsize=64)
-def draw_program(plan: Plan) -> Wrapped:
+def draw_program(plan: TablePlan) -> Wrapped:
     """(table, seeds, first step) -> what `chunk` steps draw, leaves [seeds, steps, ...]."""
 
     def draw(given: TableData, key: Key) -> Visits:
@@ -167,7 +167,7 @@ def draw_program(plan: Plan) -> Wrapped:
 
 
 @lru_cache(maxsize=64)
-def first_program(kinds: tuple[str, ...], plan: Plan) -> Wrapped:
+def first_program(kinds: tuple[str, ...], plan: TablePlan) -> Wrapped:
     """(table, seeds, hyper [settings]) -> the first states by kind, leaves [settings * seeds]."""
 
     def run(
@@ -185,7 +185,7 @@ def first_program(kinds: tuple[str, ...], plan: Plan) -> Wrapped:
 
 
 @lru_cache(maxsize=64)
-def train_program(kind: str, plan: Plan) -> Ahead:
+def train_program(kind: str, plan: TablePlan) -> Precompiled:
     """(states, table, held-out tasks, visits, first step, number of steps, hyper) -> ...
 
     It returns states, loss and norm of each step, and predictions for the held-out tasks' queries.
@@ -226,7 +226,7 @@ def train_program(kind: str, plan: Plan) -> Ahead:
 
         return state, info, jax.vmap(answers)(state.meta)
 
-    return Ahead(jit(run, donate_argnums=0))
+    return Precompiled(jit(run, donate_argnums=0))
 
 
 def _fetched(

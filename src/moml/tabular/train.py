@@ -152,7 +152,7 @@ def train_table(
     fit = partial(
         fit_models, x, y, shots=shots, ordered=order is not None, classes=classes,
         weights=given.weights, kinds={"personal": kinds, "pooled": ["pooled"]}, build=build,
-        members=members, iterations=iterations, seed=seed, progress=progress, alike=every,
+        members=members, iterations=iterations, seed=seed, progress=progress, space_for=every,
     )  # fmt: skip
     models = fit(seen)
     personal = models["personal"]

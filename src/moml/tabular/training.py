@@ -14,15 +14,15 @@ from moml.algorithms.tabular.rivals import row_losses
 from moml.runtime.compiling import Threads
 from moml.tabular.program import (
     QUERIES,
-    Plan,
     TableData,
+    TablePlan,
     Visits,
     draw_program,
     first_program,
     layout,
     train_program,
 )
-from moml.training.loop import Members, loop
+from moml.training.loop import Members, loop, side_by_side
 from moml.training.progress import bar
 from moml.types import Batch, Hyper, Info, Meta, Record, State, Task
 
@@ -32,8 +32,8 @@ LOOKS = 20  # number of scores on held-out tasks during training
 Candidate = tuple[Record, Meta, np.ndarray]  # a setting, its members, their mean answers
 
 
-class Held(NamedTuple):
-    """Held-out tasks, to decide when to stop and what to average."""
+class HeldOut(NamedTuple):
+    """HeldOut-out tasks, to decide when to stop and what to average."""
 
     batch: Task  # support and query, [tasks, rows]; the tasks from `tasks` on are padding
     tasks: int
@@ -44,7 +44,7 @@ class Held(NamedTuple):
         return jax.tree.map(lambda leaf: leaf[: self.tasks], self.batch.query)
 
 
-class Together(NamedTuple):
+class MemberStates(NamedTuple):
     """The state of all members."""
 
     meta: np.ndarray  # [members, numbers], kind after kind
@@ -77,7 +77,7 @@ def train_members(
     kinds: Sequence[str],
     shape: Shape,
     given: TableData,
-    test: Held,
+    test: HeldOut,
     shots: int,
     *,
     widest: int,
@@ -116,7 +116,7 @@ def train_members(
             visits = jax.tree.map(lambda leaf: np.asarray(leaf)[: count[kind]], visits)
         return state, given, batch, visits, np.int32(begin), np.int32(size), hyper
 
-    def stretch(carry: Together, begin: int, size: int) -> tuple[Together, Info]:
+    def stretch(carry: MemberStates, begin: int, size: int) -> tuple[MemberStates, Info]:
         visits = draw(given, seeds, np.int32(begin))
         args = {k: arguments(k, carry.states[k], begin, size, visits) for k in names}
         ready = {k: train_program(k, plan).compiled(pool, *args[k]) for k in names}
@@ -127,12 +127,8 @@ def train_members(
             meta, answers = np.array(states[kind].meta), np.asarray(answers)[:, : test.tasks]
             scored[kind] = Best(task_losses(shape, answers, asked).sum(axis=-1), meta, answers)
             infos.append(jax.tree.map(lambda leaf: np.asarray(leaf)[:, :size], info))
-        together = Together(np.concatenate([scored[kind].meta for kind in names]), states)
+        together = MemberStates(np.concatenate([scored[kind].meta for kind in names]), states)
         return together, jax.tree.map(lambda *leaves: np.concatenate(leaves), *infos)
-
-    def advance(carry: Members, begin: int, size: int) -> tuple[Members, Info]:
-        state, info = stretch(carry.state, begin, size)
-        return carry._replace(state=state), info
 
     with Threads(len(names)) as pool, bar(title, plan.steps, shown=progress) as show:
 
@@ -142,13 +138,13 @@ def train_members(
             least = np.concatenate([best[kind].loss for kind in names])
             show(step, float(least.mean() / np.sum(asked.mask)))
 
-        begun = Together(np.concatenate([np.array(states[k].meta) for k in names]), states)
+        begun = MemberStates(np.concatenate([np.array(states[k].meta) for k in names]), states)
         if models is not None:
             begun, _ = stretch(begun, 0, 0)
             look(0)
         carry = Members(begun, begun.meta, np.full(len(begun.meta), -1, np.int32))
         loop(
-            title, advance, carry, steps=plan.steps, length=plan.chunk,
+            title, side_by_side(stretch), carry, steps=plan.steps, length=plan.chunk,
             after=lambda info: look(info.step),
         )  # fmt: skip
     found: dict[str, list[Candidate]] = {}
@@ -168,15 +164,15 @@ def _plan(
     shots: int,
     iterations: int | None,
     widest: int,
-) -> Plan:
+) -> TablePlan:
     n = int(given.groups)
     steps = max(2000, math.ceil(n / 10)) if iterations is None else iterations
     tasks, queries = min(16 if n < 5000 else 32, n), min(QUERIES, max(1, widest - 1))
     size = max(layout(kind, shape, given.knots).size for kind in kinds)
-    return Plan(shape, shots, steps, math.ceil(steps / LOOKS), tasks, queries, size)
+    return TablePlan(shape, shots, steps, math.ceil(steps / LOOKS), tasks, queries, size)
 
 
-def _settings(plan: Plan, n: int, continued: bool) -> list[Record]:
+def _settings(plan: TablePlan, n: int, continued: bool) -> list[Record]:
     """Learning rates, and weights of the memory by the matching rule: all combinations."""
     etas, betas = [*ETAS], [1.0]
     if plan.memory:

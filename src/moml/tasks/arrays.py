@@ -1,7 +1,6 @@
 """Tasks with finite data, all in two arrays."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ from jaxtyping import Array, Int, Shaped
 from numpy.typing import ArrayLike
 
 from moml.errors import DataError
+from moml.kept import kept
 from moml.tasks.parts import block_rows
 from moml.tasks.sampler import distinct_or_not
 from moml.types import Batch, Key, Tasks
@@ -69,7 +69,7 @@ def from_arrays(
     )  # fmt: skip
 
 
-@lru_cache
+@kept
 def drawn_rows(each: int | None) -> Callable[[Sizes, Key, Ids, int], Int[Array, "tasks size"]]:
     """The draw of rows of tasks that have `each` rows; None: as many as their sizes say."""
 

@@ -1,7 +1,6 @@
 """Clients that own rows of one flat array: any sizes, no padding."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from jaxtyping import Array, Int, Shaped
 from numpy.typing import ArrayLike
 
 from moml.errors import DataError
+from moml.kept import kept
 from moml.tasks.arrays import Ids, Sizes, drawn_rows
 from moml.tasks.parts import block_of, padded
 from moml.types import Batch, Tasks
@@ -121,7 +121,7 @@ def from_rows(
     )  # fmt: skip
 
 
-@lru_cache
+@kept
 def _functions(
     transform: Callable[[Array], Array], most: int
 ) -> tuple[Callable[[Owned, Array, Array], Batch], Callable[[Sizes, Owned, Ids], Batch]]:

@@ -1,7 +1,6 @@
 """Episodes: tasks of classifying `ways` classes from a few images of each."""
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ from jaxtyping import Array, Int, UInt8
 from numpy.typing import ArrayLike
 
 from moml.errors import DataError, check_count
+from moml.kept import kept
 from moml.tasks.sampler import distinct, distinct_or_not
 from moml.types import Batch, Key, Tasks
 
@@ -91,7 +91,7 @@ def episodes(images: ArrayLike | Array, ways: int, table: Table | None = None) -
     )  # fmt: skip
 
 
-@lru_cache
+@kept
 def _drawn(classes: int, each: int, ways: int) -> Callable[..., Int[Array, "tasks size ways"]]:
     """The draw of images of each class of some tasks, as numbers among all images."""
 

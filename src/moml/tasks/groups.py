@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -12,6 +11,7 @@ from jaxtyping import Array, Float, Int, Shaped, UInt
 from numpy.typing import ArrayLike
 
 from moml.errors import DataError, check_count
+from moml.kept import kept
 from moml.tasks.clients import checked_rows
 from moml.types import Batch, Key, Tasks
 
@@ -115,7 +115,7 @@ def drawn_from(rows: Grouped, *, shots: int, ordered: bool = False) -> Tasks:
     return Tasks(len(rows.size), draw, _fetch, rows.size, rows, sized=True)
 
 
-@lru_cache
+@kept
 def _drawn(shots: int, ordered: bool) -> Callable[..., Int[Array, "tasks size"]]:
     """The draw of support and query rows of some groups; -1 where there is none."""
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree
 
-from moml.types import Key, SampleSpec, Task, TaskBatch, Tasks, Turnout
+from moml.types import Key, Samples, SampleSpec, Task, TaskBatch, Tasks, Turnout
 
 
 def distinct(key: Key, n: Int[Array, ""] | int, size: int) -> Int[Array, " size"]:
@@ -144,3 +144,8 @@ def fetch(visits: PyTree, tasks: Tasks) -> PyTree:
         return visit._replace(task=Task(*samples))
 
     return jax.tree.map(one, visits, is_leaf=lambda visit: isinstance(visit, TaskBatch))
+
+
+def as_drawn(data: PyTree, ids: Int[Array, "*tasks"], drawn: Samples) -> Samples:
+    """Fetch samples that a draw made in full."""
+    return drawn

@@ -1,15 +1,16 @@
 """Regression tasks on curves: the paper's y = A sin(phi + x), or another family of functions."""
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int
 
 from moml.errors import DataError
-from moml.types import Batch, Key, Samples, Tasks
+from moml.kept import kept
+from moml.tasks.sampler import as_drawn
+from moml.types import Batch, Key, Tasks
 
 Curve = Callable[[Float[Array, " p"], Float[Array, "..."]], Float[Array, "..."]]
 
@@ -19,7 +20,7 @@ def curves(curve: Curve, parameters: Float[Array, "n p"], *, noise: float = 0.0)
     return Tasks(len(parameters), _drawn(curve, noise), as_drawn, parameters)
 
 
-@lru_cache
+@kept
 def _drawn(curve: Curve, noise: float) -> Callable[..., Batch]:
     """The draw of points of some curves."""
 
@@ -34,11 +35,6 @@ def _drawn(curve: Curve, noise: float) -> Callable[..., Batch]:
         return Batch(x, y)
 
     return draw
-
-
-def as_drawn(data: PyTree, ids: Int[Array, "*tasks"], drawn: Samples) -> Samples:
-    """Fetch samples that a draw made in full."""
-    return drawn
 
 
 def wave(p: Float[Array, " p"], x: Float[Array, "..."]) -> Float[Array, "..."]:

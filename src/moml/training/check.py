@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from moml.errors import DataError
+from moml.errors import DataError, MomlError
 from moml.types import Loss, Params, Samples, Tasks
 
 
@@ -35,7 +35,13 @@ def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int) -> None:
         samples = tasks.fetch(ids, tasks.draw(jax.random.key(0), ids, k))
         return jax.tree.map(lambda x: x[0], samples)
 
-    batch = jax.eval_shape(one_batch)
+    try:
+        batch = jax.eval_shape(one_batch)
+    except MomlError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(f"tasks must give samples, see moml.Tasks: {reason}") from error
     shapes = jax.tree.map(lambda x: f"{x.dtype}{list(x.shape)}", batch)
     try:
         value = jax.eval_shape(loss, params, batch)

@@ -13,9 +13,9 @@ from moml.algorithms.method import BOTH, Factory, Method
 from moml.algorithms.parts.schedule import Schedule
 from moml.algorithms.signature import NUMBER, checked, keywords, unknown
 from moml.errors import ConfigError, DataError
+from moml.kept import kept
 from moml.methods import METHODS, factory_of
 from moml.runtime import simulate
-from moml.runtime.programs import kept
 from moml.types import Algorithm, Hyper, Key, Loss, Params, State, Tasks
 
 Seed = int | Int[Array, ""]

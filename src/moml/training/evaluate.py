@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, check_count
-from moml.runtime.programs import kept
+from moml.kept import kept
 from moml.tasks.sampler import shuffled
 from moml.training.check import check_loss
 from moml.training.fit import Learner

@@ -14,8 +14,8 @@ from moml.algorithms.method import Factory, Method
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, Diverged, check_count
+from moml.kept import kept
 from moml.runtime import simulate
-from moml.runtime.programs import kept
 from moml.training.check import check_loss, check_params
 from moml.training.compose import (
     check_adapts,

@@ -15,8 +15,8 @@ from jaxtyping import Array, Int, PyTree
 from moml.algorithms.method import Factory, Method
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.errors import ConfigError, check_count
+from moml.kept import kept
 from moml.runtime import simulate
-from moml.runtime.programs import kept
 from moml.training.check import check_loss, check_params
 from moml.training.compose import (
     check_adapts,
@@ -25,6 +25,7 @@ from moml.training.compose import (
     compose,
     first_program,
     hyper_of,
+    init_key,
     init_program,
     run_key,
     samples_to_fill,
@@ -133,7 +134,11 @@ def sweep(
         raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
     settings = grid_of(grid, seeds, traced)
     seeds_, keys = seeds_and_keys(settings)
-    params = init_program(init)(seeds_)
+    try:
+        params = init_program(init)(seeds_)
+    except TypeError:
+        check_params(init(init_key(0)))  # names the leaf that is no array
+        raise
     example = check_params(jax.tree.map(lambda leaf: leaf[0], params))
     check_loss(loss, example, tasks, chosen.k)
     hyper = stacked_hyper(chosen, example, settings)

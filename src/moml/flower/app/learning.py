@@ -19,8 +19,7 @@ from moml.config.problems import Clients, Table
 from moml.errors import ConfigError
 from moml.flower.app.settings import Node
 from moml.runs.job import SCORED, plan_of, schedule_of, sizes_of
-from moml.tasks.sampler import draw, fetch
-from moml.tasks.sine import as_drawn
+from moml.tasks.sampler import as_drawn, draw, fetch
 from moml.training.compose import compose, hyper_of, init_key, run_key
 from moml.training.evaluate import check_shots, most_samples, score_on
 from moml.types import Adapt, Meta, Params, Personal, Rounds, Tasks

@@ -1,4 +1,7 @@
-"""Compiled programs that are kept: a second call with the same functions compiles nothing."""
+"""Functions that are kept, so that a second call with the same ones compiles nothing.
+
+JAX finds a compiled program by the identity of its function.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -6,11 +9,11 @@ from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
-KEPT = 128  # programs of one kind; the least recently used are dropped
+KEPT = 128  # results of one function; the least recently used are dropped
 
 
 def kept(build: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that builds jitted programs: equal arguments give the same program.
+    """Decorate a function that builds functions or programs: equal arguments give the same one.
 
     Functions are equal if they are the same object. Arguments that cannot be hashed build anew.
 
