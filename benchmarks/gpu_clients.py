@@ -34,18 +34,17 @@ def measure(name: str, s: Setting, sampled: int | None = None) -> tuple[float, f
     algorithm = ours(name, s.clients, sampled)
     rounds = max(2, min(20, 4_000 // (sampled or s.clients)))  # in one call
     state = jax.jit(algorithm.init)(NET.init(jax.random.key(0)), HYPER)
-    given = lambda t: (s.tasks, jax.random.key(KEY), t, HYPER, rounds)
-    program = simulate.program(algorithm).lower(state, *given(0), rounds).compile()
+    program, key = simulate.program(algorithm), jax.random.key(KEY)
+    need = program.lower(state, s.tasks, key, HYPER, rounds)[1].compile().memory_analysis()
     held = [state]
     del state
 
     def call(t: int) -> None:
-        held.append(program(held.pop(), *given(t))[0])
+        held.append(program(held.pop(), s.tasks, key, t, HYPER, rounds, rounds)[0])
         jax.block_until_ready(held)
 
     call(0)
     seconds = statistics.median(seconds_of(call, t * rounds) for t in (1, 2, 3)) / rounds
-    need = program.memory_analysis()
     return seconds, (need.argument_size_in_bytes + need.temp_size_in_bytes) / 1e6
 
 

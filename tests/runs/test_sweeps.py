@@ -91,17 +91,17 @@ def test_it_is_split_by_the_memory_there_is(whole, tmp_path, capsys):
     assert (tmp_path / "many" / "config.toml").read_text() == (whole[0] / "config.toml").read_text()
 
 
-def test_how_many_fit_is_what_the_compiler_says():
+def test_how_many_fit_is_what_the_compiler_says(monkeypatch):
     config, asked = runs.resolved(SMALL), []
 
-    class Told(sweeps.Ahead):
-        def bytes_of(self, state, tasks, keys, hyper, length):
-            assert {leaf.shape[0] for leaf in jax.tree.leaves((state, hyper))} == {keys.shape[0]}
-            asked.append(keys.shape[0])
-            return 100 + 10 * keys.shape[0]
+    def bytes_of(program, state, tasks, keys, hyper, length):
+        assert {leaf.shape[0] for leaf in jax.tree.leaves((state, hyper))} == {keys.shape[0]}
+        asked.append(keys.shape[0])
+        return 100 + 10 * keys.shape[0]
 
-    plan, program = sweeps.plan_of(config), Told(jax.jit(lambda: None))
-    fit = lambda members, room: sweeps.members_that_fit(plan, config, program, members, room)
+    monkeypatch.setattr(sweeps, "bytes_of", bytes_of)
+    plan = sweeps.plan_of(config)
+    fit = lambda members, room: sweeps.members_that_fit(plan, config, members, room)
     assert fit(6, None) == 6 and fit(1, 0.0) == 1 and asked == []
     assert fit(6, 160.0) == 6 and fit(6, 159.0) == 5 and fit(50, 200.0) == 10 and fit(6, 1.0) == 1
 

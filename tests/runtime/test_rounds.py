@@ -99,7 +99,9 @@ def visits_of(need: SampleSpec, rounds: int = T) -> Any:
 def simulated(m: Any) -> tuple[np.ndarray, Any]:
     """The model after every round of the compiled simulator, and its last state."""
     world = sigmoid_world(sizes=SIZES)
-    program = quick_jit(simulate.stretch(m.algorithm), static_argnums=6)
+    program = simulate.Program(
+        simulate.draws(m.algorithm.needs), quick_jit(simulate.stretch(m.algorithm))
+    )
     own = {
         name: getattr(m.hyper, name) for name in ("prox", "server_rate") if hasattr(m.hyper, name)
     }

@@ -121,7 +121,8 @@ def test_data_are_arguments_and_no_constants():
     hyper = jax.tree.map(jnp.asarray, Hyper(eta=0.1, beta=0.5, alpha=0.01))
     state = jax.eval_shape(method.algorithm.init, params(), hyper)
     program = simulate.program(method.algorithm)
-    text = program.lower(state, whole, jax.random.key(0), 0, hyper, 10, 10).as_text()
+    lowered = program.lower(state, whole, jax.random.key(0), hyper, 10)
+    text = "\n".join(one.as_text() for one in lowered)
     closed = jax.jit(lambda i: whole.data[0][i]).lower(0).as_text()
     constants = lambda text: [line for line in text.splitlines() if "stablehlo.constant" in line]
     assert any("6x20x2" in line for line in constants(closed))

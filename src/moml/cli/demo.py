@@ -30,6 +30,7 @@ def demo(command: Demo) -> None:
     from moml.paper.sine.figure import curves_and_fits
     from moml.paper.sine.score import example_waves, fitted
     from moml.paper.sine.table import ENTRIES, run_entry
+    from moml.report.figures import pyplot
     from moml.report.terminal import print_rows
     from moml.runtime.compiling import Threads
     from moml.storage.files import write_json
@@ -47,12 +48,16 @@ def demo(command: Demo) -> None:
             show(min(3 * iterations, size * next(steps)))
 
         run = partial(run_entry, iterations=iterations, seeds=seeds, moved=moved)
-        begun = {label: pool.submit(run, label) for label in reversed(ENTRIES)}
-        trained, rows = {}, []
+        untrained, *others = ENTRIES
+        begun = {label: pool.submit(run, label) for label in reversed(others)}
+        trained, fits, rows = {}, {}, []
         try:
+            control = run(untrained)  # compiles the score, which all use
             waves = example_waves(1, 400)
+            pyplot()  # imported while methods are trained
             for label in ENTRIES:
-                trained[label], row = begun[label].result()
+                trained[label], row = begun[label].result() if label in begun else control
+                fits[label] = fitted(trained[label].run, waves)
                 rows.append(row)
                 write_json(rows, rows_file)
         finally:
@@ -60,7 +65,7 @@ def demo(command: Demo) -> None:
     picture = curves_and_fits(
         {label: done.finite_curve() for label, done in trained.items() if done.curve},
         {"untrained": rows[0]["mean"]},
-        {label: fitted(done.run, waves) for label, done in trained.items()},
+        fits,
         waves,
         folder / "demo",
     )

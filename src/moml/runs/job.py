@@ -40,10 +40,9 @@ from moml.training.execution import Execution
 from moml.training.loop import Members, members, side_by_side
 from moml.training.on_mesh import OnMesh
 from moml.training.sweep import seeds_and_keys, stacked_hyper
-from moml.types import Adapt, Hyper, Info, Key, Meta, Params, Record, State, Tasks
+from moml.types import Adapt, Hyper, Key, Meta, Params, Record, State, Tasks
 
 Spending = Callable[[int, int], Cost]
-Program = Callable[..., tuple[State, Info]]  # see `simulate.program`
 Scores = Callable[[Meta, Hyper], Float[Array, " n"]]
 SCORED = 1001  # seed of the samples that scores use
 
@@ -192,10 +191,9 @@ def store_of(config: Config, folder: Path, like: State) -> RowsOnDisk:
     return RowsOnDisk(place, folder, jax.tree.leaves(rows)[0].shape[0], layout_of(rows))
 
 
-def many(config: Config, settings: list[Record], plan: Plan, program: Program | None = None) -> Job:
+def many(config: Config, settings: list[Record], plan: Plan) -> Job:
     """All settings side by side, by a program over members; those that diverge are marked."""
-    if program is None:
-        program = simulate.program(plan.method.algorithm, plan.schedule, members=True)
+    program = simulate.program(plan.method.algorithm, plan.schedule, members=True)
     built = plan.built
     hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, sizes_of(config))
     seeds, keys = seeds_and_keys(settings)

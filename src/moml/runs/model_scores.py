@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from moml.algorithms.parts.memory import parted
+from moml.algorithms.parts.task_map import in_batches
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
 from moml.config.build import UNSEEN
 from moml.config.config import Config
@@ -199,7 +200,7 @@ def _tracked(config: Config, plan: Plan, learner: Learner) -> Tracked | None:
         errors = [tracking_error(adapt, memory, samples) for memory in (method.memory, still)]
         ids = jnp.arange(min(tasks.n or 0, TRACKED))
         one = lambda i: [e(store, meta, i[None], hyper) for e in errors]
-        return jax.lax.map(one, ids, batch_size=min(AT_ONCE, len(ids)))
+        return in_batches(one, ids, AT_ONCE)
 
     kept, start = map(np.asarray, both(tasks, store, learner.meta, learner.hyper))
     known = np.isfinite(kept)

@@ -21,7 +21,7 @@ from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
 from moml.runs.runs import resolved, row_of
 from moml.runs.session import run_job
 from moml.runtime import simulate
-from moml.runtime.memory_budget import Ahead, free_bytes
+from moml.runtime.memory_budget import bytes_of, free_bytes
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
@@ -53,12 +53,11 @@ def grid_from(words: Sequence[str]) -> dict[str, list[float]]:
     return grid
 
 
-def members_that_fit(
-    plan: Plan, config: Config, program: Ahead, members: int, budget: float | None
-) -> int:
+def members_that_fit(plan: Plan, config: Config, members: int, budget: float | None) -> int:
     """How many members fit into `budget` bytes side by side, by what the compiler reports."""
     params = plan.built.init(init_key(0))
     hyper = hyper_of(plan.method, params, sizes_of(config))
+    program = simulate.program(plan.method.algorithm, plan.schedule, members=True)
     one = jax.eval_shape(first_program(plan.method), params, plan.built.tasks, run_key(0), hyper)
     wide = lambda tree, m: jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((m, *x.shape), x.dtype), tree
@@ -66,7 +65,7 @@ def members_that_fit(
 
     def needs(m: int) -> int:
         keys = jax.eval_shape(lambda: jax.vmap(run_key)(jnp.arange(m)))
-        return program.bytes_of(wide(one, m), plan.built.tasks, keys, wide(hyper, m), plan.length)
+        return bytes_of(program, wide(one, m), plan.built.tasks, keys, wide(hyper, m), plan.length)
 
     while budget is not None and members > 1 and (taken := needs(members)) > budget:
         log.info("%d members take %.2f GB of %.2f", members, taken / 1e9, budget / 1e9)
@@ -94,10 +93,9 @@ def sweep_run(
     with Lock(writable_folder(folder)):
         free = free_bytes()
         budget = memory if memory is not None else None if free is None else SHARE * free
-        program = Ahead(simulate.program(plan.method.algorithm, plan.schedule, members=True))
-        size = members_that_fit(plan, config, program, len(settings), budget)
+        size = members_that_fit(plan, config, len(settings), budget)
         begin(folder, config, {"grid": grid, "seeds": seeds, "members": size})
-        return config, _parts(folder, config, plan, settings, size, progress, program)
+        return config, _parts(folder, config, plan, settings, size, progress)
 
 
 def resume_sweep(
@@ -110,8 +108,7 @@ def resume_sweep(
         warn_of_forgotten(record)
         settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
         plan = plan_of(config)
-        program = Ahead(simulate.program(plan.method.algorithm, plan.schedule, members=True))
-        return config, _parts(folder, config, plan, settings, size, progress, program, note)
+        return config, _parts(folder, config, plan, settings, size, progress, note)
 
 
 def _parts(
@@ -121,13 +118,12 @@ def _parts(
     settings: list[Record],
     size: int,
     progress: bool,
-    program: Ahead,
     ready: Callable[[], None] = lambda: None,
 ) -> list[Record]:
     """Train part after part; the rows of all, the best first. `ready` is called once."""
     began, scores = time.monotonic(), []
     for number, at in enumerate(range(0, len(settings), size)):
-        job = many(config, settings[at : at + size], plan, program)
+        job = many(config, settings[at : at + size], plan)
         part = writable_folder(folder / f"part-{number:03d}")
         run_job(
             part, config, job, progress=progress, resume=f"moml resume {quote(str(folder))}",

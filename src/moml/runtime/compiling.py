@@ -4,6 +4,7 @@ XLA compiles in one call into C++, which Python cannot interrupt. Inside `interr
 this call, which reads no setting of its thread, in another thread, and the main thread waits.
 """
 
+import os
 import sys
 import threading
 import time
@@ -12,9 +13,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+import jax
 from jax._src import compiler
+from jax.stages import Compiled, Lowered, Wrapped
 
 P, T = ParamSpec("P"), TypeVar("T")
 Display = Callable[[bool], None]  # is called with True while it compiles, with False after that
@@ -104,6 +107,35 @@ class Threads(ThreadPoolExecutor):
         return None
 
 
+def quick_jit(function: Callable[..., object], level: int = 1, **options: Any) -> Wrapped:
+    """Jit with less optimisation of machine code, 0 to 3: it compiles in half the seconds.
+
+    The level is that of XLA_FLAGS, if it is set there; other devices than CPUs have their own.
+    """
+    name = "xla_backend_optimization_level"
+    ours = jax.default_backend() == "cpu" and name not in os.environ.get("XLA_FLAGS", "")
+    return jax.jit(function, compiler_options={name: level} if ours else None, **options)
+
+
+def compile_all(*programs: Lowered) -> list[Compiled]:
+    """Compile lowered programs side by side; jitted functions find them when they are called."""
+    with _waiting(), Threads(len(programs)) as pool:
+        return list(pool.map(lambda program: program.compile(), programs))
+
+
+@contextmanager
+def _waiting() -> Iterator[None]:
+    """Note that the main thread waits for the compiler."""
+    main = threading.current_thread() is threading.main_thread()
+    if main:
+        _State.waits = True
+    try:
+        yield
+    finally:
+        if main:
+            _State.waits = False
+
+
 def in_thread(call: Callable[P, T]) -> Callable[P, T]:
     """A function that calls another one in a thread, and waits for it where signals are handled.
 
@@ -124,12 +156,9 @@ def in_thread(call: Callable[P, T]) -> Callable[P, T]:
                 finish = partial(answer.set_exception, error)
             finish()
 
-        _State.waits = True
-        try:
+        with _waiting():
             threading.Thread(target=work, daemon=True).start()
             return answer.result()
-        finally:
-            _State.waits = False
 
     return wrapped
 
@@ -141,7 +170,7 @@ def _timed() -> Iterator[None]:
 
     def show() -> None:
         with _State.lock:
-            if _State.threads:
+            if _State.threads and display in _displays:  # it may have ended meanwhile
                 _State.shown = True
                 display(True)
 

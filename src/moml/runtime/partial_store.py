@@ -7,9 +7,8 @@ can be elsewhere, on disk say; the program is that of `simulate`, and so is the 
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jax.stages import Wrapped
+import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
@@ -41,7 +40,7 @@ def _inside(algorithm: Algorithm) -> Algorithm:
 
 
 @kept
-def program(algorithm: Algorithm, schedule: Schedule = constant) -> Wrapped:
+def program(algorithm: Algorithm, schedule: Schedule = constant) -> simulate.Program:
     """Return `simulate.program` on a `PartialStore`, which must have all tasks that it visits."""
     return simulate.program(_inside(algorithm), schedule, place)
 
@@ -58,15 +57,9 @@ def fill(algorithm: Algorithm, k: int) -> Callable[[PartialStore, Tasks, Key, Hy
     return lambda store, tasks, key, hyper: some(store, tasks, store.ids, key, hyper)
 
 
-@kept
-def visited(algorithm: Algorithm) -> Wrapped:
-    """Return (tasks, key, start, length) -> the tasks that these steps visit, with repetitions."""
-
-    def run(
-        tasks: Tasks, key: Key, start: Int[Array, ""] | int, length: int
-    ) -> Int[Array, " tasks"]:
-        steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
-        visits = simulate.drawn(algorithm, tasks, key, steps)
-        return jnp.concatenate([ids.reshape(-1) for ids in simulate.ids_of(visits)])
-
-    return jax.jit(run, static_argnums=3)
+def visited(
+    algorithm: Algorithm, tasks: Tasks, key: Key, start: int, size: int, length: int
+) -> Int[np.ndarray, " tasks"]:
+    """Return the tasks that `size` steps visit, at most `length`, with repetitions."""
+    visits = simulate.draws(algorithm.needs)(tasks, key, start, length)
+    return np.concatenate([np.asarray(ids)[:size].reshape(-1) for ids in simulate.ids_of(visits)])

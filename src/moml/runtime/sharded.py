@@ -85,7 +85,8 @@ def program(
             each = owners(tasks, data, mesh.size, at_once or _few(algorithm, state, mesh))
             mine = algorithm._replace(step=partial(algorithm.step, each=each))
             train = simulate.stretch(mine, schedule)
-            return train(state, _unfetched(tasks), key, start, hyper, size, length)
+            visits = simulate.drawn(algorithm.needs, tasks, key, start, length)
+            return train(state, _unfetched(tasks), visits, start, hyper, size)
 
         out = (specs(algorithm), WHOLE)
         spread = _on_devices(own, algorithm, mesh, out)

@@ -1,30 +1,51 @@
-"""One device: a stretch of training is one compiled program."""
+"""One device: a stretch of training is two compiled programs, its draws and its steps."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.stages import Wrapped
+from jax.stages import Lowered, Wrapped
 from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.kept import kept
+from moml.runtime.compiling import compile_all, quick_jit
 from moml.tasks.sampler import draw, fetch
 from moml.types import Algorithm, Hyper, Info, Key, SampleSpec, State, Task, TaskBatch, Tasks
 
 Step = Int[Array, ""] | int  # the number of a step
-Stretch = Callable[[State, Tasks, Key, Step, Hyper, Step, int], tuple[State, Info]]
+Stretch = Callable[[State, Tasks, PyTree, Step, Hyper, Step], tuple[State, Info]]
 Place = Callable[[State, Int[Array, "..."]], Int[Array, "..."]]  # state, ids -> their rows
 Ids = Int[Array, " tasks"]
 Write = Callable[..., State]  # state, visit, hyper
 
 
-def drawn(algorithm: Algorithm, tasks: Tasks, key: Key, steps: Int[Array, " steps"]) -> PyTree:
-    """Return the draws of steps with these numbers, not fetched."""
+def drawn(needs: PyTree, tasks: Tasks, key: Key, start: Step, length: int) -> PyTree:
+    """Return the draws of `length` steps from `start`, side by side, not fetched.
+
+    They depend on the key and the numbers of the steps alone. Inside the loop over steps they would
+    cost many times the step.
+    """
+    steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
     keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(steps)
-    return jax.vmap(lambda key: draw(key, algorithm.needs, tasks))(keys)
+    return jax.vmap(lambda key: draw(key, needs, tasks))(keys)
+
+
+@kept
+def draws(needs: PyTree, *, members: bool = False) -> Wrapped:
+    """Return the jitted `drawn`: (tasks, key, start, length) -> visits; methods share it.
+
+    With `members` there is a key of each, and visits are [length, members, ...].
+    """
+
+    def run(tasks: Tasks, key: Key, start: Step, length: int) -> PyTree:
+        one = lambda key: drawn(needs, tasks, key, start, length)
+        return jax.vmap(one, out_axes=1)(key) if members else one(key)
+
+    return quick_jit(run, 2, static_argnums=3)
 
 
 def own_place(state: State, ids: Int[Array, "..."]) -> Int[Array, "..."]:
@@ -39,26 +60,20 @@ def stretch(
     *,
     members: bool = False,
 ) -> Stretch:
-    """Return (state, tasks, key, start, hyper, size, length) -> state, infos [length].
+    """Return (state, tasks, visits, start, hyper, size) -> state, infos [length].
 
-    These are `size` steps from `start`, at most `length`, which is static: one program serves a
-    last stretch that is shorter. With `members` state, key and hyper have an axis of them, and so
-    have infos, [length, members].
-
-    The draws of a step depend on the key and the number of the step alone. Those of all steps are
-    made before the loop, side by side; inside it they would cost many times the step. `place` gives
-    the row of a task in the store, where that is not its id.
+    These are `size` steps from `start`, at most the `length` of visits: one program serves a last
+    stretch that is shorter. With `members` state, visits and hyper have an axis of them, and so
+    have infos, [length, members]. `place` gives the row of a task in the store, where that is not
+    its id.
     """
-    each = jax.vmap if members else lambda f, in_axes, out_axes: f
+    each = jax.vmap if members else lambda f, in_axes, out_axes=0: f
 
     def run(
-        state: State, tasks: Tasks, key: Key, start: Step, hyper: Hyper, size: Step, length: int
+        state: State, tasks: Tasks, visits: PyTree, start: Step, hyper: Hyper, size: Step
     ) -> tuple[State, Info]:
-        steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
-
-        def ahead(state: State, key: Key) -> tuple[PyTree, list[Array]]:
-            visits = drawn(algorithm, tasks, key, steps)
-            return visits, [place(state, ids) for ids in ids_of(visits)]
+        def places(state: State, visits: PyTree) -> list[Array]:
+            return [place(state, ids) for ids in ids_of(visits)]
 
         def step(
             state: State, hyper: Hyper, t: Int[Array, ""], visit: PyTree, rows: list[Array]
@@ -72,8 +87,10 @@ def stretch(
             state, info = stepped(carry[0], hyper, *jax.tree.map(at, todo))
             return state, jax.tree.map(put, carry[1], info)
 
-        todo = steps, *each(ahead, (0, 0), 1)(state, key)
-        stepped = jax.jit(each(step, (0, 0, None, 0, 0), 0))  # traced once, for both uses
+        length = len(jax.tree.leaves(visits)[0])
+        steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
+        todo = steps, visits, each(places, (0, 1), 1)(state, visits)
+        stepped = jax.jit(each(step, (0, 0, None, 0, 0)))  # traced once, for both uses
         shapes = jax.eval_shape(stepped, state, hyper, *jax.tree.map(lambda x: x[0], todo))[1]
         infos = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), shapes)
         return jax.lax.fori_loop(0, size, one, (state, infos))
@@ -97,6 +114,31 @@ def with_ids(visits: PyTree, ids: list[Int[Array, "..."]]) -> PyTree:
     return jax.tree.unflatten(tree, moved)
 
 
+class Program(NamedTuple):
+    """A stretch in two programs, draws and steps; `kept` gives methods with like draws the same."""
+
+    draws: Wrapped
+    steps: Wrapped
+
+    def __call__(
+        self, state: State, tasks: Tasks, key: Key, start: Step, hyper: Hyper, size: Step,
+        length: int,
+    ) -> tuple[State, Info]:  # fmt: skip
+        """Make `size` steps from `start`, at most `length`: the state and infos [length]."""
+        visits = self.draws(tasks, key, start, length)
+        return self.steps(state, tasks, visits, start, hyper, size)
+
+    def lower(
+        self, state: State, tasks: Tasks, key: Key | jax.ShapeDtypeStruct, hyper: Hyper, length: int
+    ) -> tuple[Lowered, Lowered]:
+        """Lower both for arguments of these shapes."""
+        visits = jax.eval_shape(lambda tasks, key: self.draws(tasks, key, 0, length), tasks, key)
+        return (
+            self.draws.lower(tasks, key, 0, length),
+            self.steps.lower(state, tasks, visits, 0, hyper, 0),
+        )
+
+
 @kept
 def program(
     algorithm: Algorithm,
@@ -104,21 +146,26 @@ def program(
     place: Place = own_place,
     *,
     members: bool = False,
-) -> Wrapped:
-    """Return a jitted `stretch`; with `members`, of many at once that differ in key and hyper.
+) -> Program:
+    """Return a compiled `stretch`; with `members`, of many at once that differ in key and hyper.
 
     The state is donated: memories are updated in place.
     """
     run = stretch(algorithm, schedule, place, members=members)
-    return jax.jit(run, static_argnums=6, donate_argnums=0)
+    return Program(draws(algorithm.needs, members=members), jax.jit(run, donate_argnums=0))
 
 
 def advance(
-    run: Callable[..., tuple[State, Info]], tasks: Tasks, key: Key, hyper: Hyper, length: int
+    run: Program, tasks: Tasks, key: Key, hyper: Hyper, length: int
 ) -> Callable[[State, int, int], tuple[State, Info]]:
     """Return (state, first step, steps) -> state, infos [steps] or [members, steps]."""
+    compiled = False
 
     def some(state: State, begin: int, size: int) -> tuple[State, Info]:
+        nonlocal compiled
+        if not compiled:
+            compile_all(*run.lower(state, tasks, key, hyper, length))
+            compiled = True
         state, infos = run(state, tasks, key, begin, hyper, size, length)
         return state, jax.tree.map(
             lambda x: np.ascontiguousarray(x[:size].T), jax.device_get(infos)

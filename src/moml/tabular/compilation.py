@@ -1,26 +1,11 @@
-"""How the programs of tables are compiled: quickly, and side by side."""
+"""How the programs of tables are compiled: side by side."""
 
-import os
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import jax
 import numpy as np
 from jax.stages import Compiled, Wrapped
 from jaxtyping import PyTree
-
-
-def jit(
-    function: Callable[..., object], level: int = 1, donate_argnums: int | None = None
-) -> Wrapped:
-    """Compile with less optimisation of machine code: half the seconds, and no slower programs.
-
-    The level is that of XLA_FLAGS, if it is set there; other devices than CPUs have their own.
-    """
-    name = "xla_backend_optimization_level"
-    ours = jax.default_backend() == "cpu" and name not in os.environ.get("XLA_FLAGS", "")
-    options = {name: level} if ours else None
-    return jax.jit(function, donate_argnums=donate_argnums, compiler_options=options)
 
 
 class Precompiled:

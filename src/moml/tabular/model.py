@@ -14,7 +14,7 @@ from moml.algorithms.tabular.members import PersonalParams, Shape, answers_of, p
 from moml.algorithms.tabular.summary import WithSummary
 from moml.algorithms.tabular.update import update_program
 from moml.models.table import Knots
-from moml.tabular.compilation import jit
+from moml.runtime.compiling import quick_jit
 from moml.tabular.rows import CHUNK, as_input, as_target, by_size
 from moml.types import Batch, Hyper, Meta, Record
 
@@ -126,13 +126,13 @@ def _adapt_program(shape: Shape, kind: str) -> Callable[..., WithSummary]:
         made = parts(kind, shape, at)
         return jax.vmap(lambda samples: made.adapt.apply(meta, samples, _HYPER))(batch)
 
-    return jit(adapt)
+    return quick_jit(adapt)
 
 
 @cache
 def _update_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., PersonalParams]:
     """The compiled update of a batch of tasks by all members."""
-    return jit(update_program(shape, kinds))
+    return quick_jit(update_program(shape, kinds))
 
 
 @cache
@@ -160,4 +160,4 @@ def _answer_program(shape: Shape, kinds: tuple[str, ...]) -> Callable[..., jax.A
 
         return jax.vmap(one)(personal, x)
 
-    return jit(run)
+    return quick_jit(run)

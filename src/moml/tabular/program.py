@@ -22,7 +22,8 @@ from moml.algorithms.tabular.flat import Flat, flat_like, on_vectors, without_me
 from moml.algorithms.tabular.members import Parts, Shape, meta_like, parts
 from moml.methods import method
 from moml.models.table import Knots
-from moml.tabular.compilation import Precompiled, jit
+from moml.runtime.compiling import quick_jit
+from moml.tabular.compilation import Precompiled
 from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, below, drawn_from, grouped, places
 from moml.tasks.sampler import distinct
@@ -163,7 +164,7 @@ def draw_program(plan: TablePlan) -> Wrapped:
         of_step = lambda seed, step: draw(given, jax.random.fold_in(run_key(seed), step))
         return jax.vmap(lambda seed: jax.vmap(lambda step: of_step(seed, step))(steps))(seeds)
 
-    return jit(run)
+    return quick_jit(run)
 
 
 @lru_cache(maxsize=64)
@@ -181,7 +182,7 @@ def first_program(kinds: tuple[str, ...], plan: TablePlan) -> Wrapped:
 
         return {kind: states(kind) for kind in kinds}
 
-    return jit(run, level=0)
+    return quick_jit(run, 0)
 
 
 @lru_cache(maxsize=64)
@@ -226,7 +227,7 @@ def train_program(kind: str, plan: TablePlan) -> Precompiled:
 
         return state, info, jax.vmap(answers)(state.meta)
 
-    return Precompiled(jit(run, donate_argnums=0))
+    return Precompiled(quick_jit(run, donate_argnums=0))
 
 
 def _fetched(

@@ -1,6 +1,7 @@
 """Regression tasks on curves: the paper's y = A sin(phi + x), or another family of functions."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +75,7 @@ def sine(
     return curves(wave, jnp.asarray(np.stack([amplitude, phase], axis=1)), noise=noise)
 
 
+@partial(jax.jit, static_argnums=1)
 def unseen_waves(key: Key, n: int) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Amplitudes A ~ U(1, 5) and phases phi ~ U(pi/5, pi) of n waves of the paper's kind."""
     a_key, p_key = jax.random.split(key)

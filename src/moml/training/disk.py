@@ -6,7 +6,6 @@ of the next. A row that two successive pieces visit is handed over in memory.
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -66,8 +65,8 @@ class OnDisk(Execution):
         self._algorithm, self._tasks, self._key, self._hyper = algorithm, tasks, key, hyper
         self._tree = jax.tree.structure(split(jax.eval_shape(algorithm.init, params, hyper))[1])
         self._program = partial_store.program(algorithm, schedule)
-        self._visited = partial(partial_store.visited(algorithm), tasks, key)
-        self._each = jax.eval_shape(lambda: self._visited(0, 1)).size
+        one = jax.eval_shape(lambda: simulate.drawn(algorithm.needs, tasks, key, 0, 1))
+        self._each = sum(ids.size for ids in simulate.ids_of(one))  # tasks that a step visits
         fits = max(1, BUDGET // (self._each * store.layout.width))
         self._most = length if store.n * store.layout.width <= BUDGET else min(length, fits)
         self._ahead: tuple[tuple[int, int], Future[Rows]] | None = None
@@ -150,7 +149,8 @@ class OnDisk(Execution):
         return self.store.layout.pack(leaves, slice(count))
 
     def _begin_to_read(self, start: int, count: int) -> "Future[Rows]":
-        ids = np.unique(np.asarray(self._visited(start, count))).astype(np.int64)
+        drawn = self._algorithm, self._tasks, self._key, start, count, self._most
+        ids = np.unique(partial_store.visited(*drawn)).astype(np.int64)
         return self._pool.submit(lambda: Rows(ids, self.store.read(ids)))
 
     def _look_ahead(self, start: int, end: int) -> None:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from moml.algorithms.parts.task_map import in_batches
 from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, check_count
 from moml.kept import kept
@@ -98,7 +99,7 @@ def scores_on(
     def scores(meta: Meta, hyper: Hyper, tasks: Tasks, key: Key) -> Float[Array, " n"]:
         n = tasks.n or 0  # a stream was refused
         each = lambda i: one(meta, hyper, tasks, key, i)
-        return jax.lax.map(each, jnp.arange(n), batch_size=min(chunk, n))
+        return in_batches(each, jnp.arange(n), chunk)
 
     return scores
 

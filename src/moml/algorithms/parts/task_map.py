@@ -38,6 +38,23 @@ def side_by_side(
     return added(each), rows.write(store, visit.ids, kept)
 
 
+def in_batches(one: Callable[[PyTree], PyTree], xs: PyTree, most: int) -> PyTree:
+    """The results of `one` along the first axis of `xs`, at most `most` side by side.
+
+    The batches have equal sizes, the last one padded: a remainder would be compiled by itself.
+
+    >>> in_batches(lambda i: i * i, jnp.arange(5), 2).tolist()
+    [0, 1, 4, 9, 16]
+    """
+    n = len(jax.tree.leaves(xs)[0])
+    batches = -(-n // most)
+    if batches == 1:
+        return jax.vmap(one)(xs)
+    at = jnp.minimum(jnp.arange(batches * -(-n // batches)), n - 1).reshape(batches, -1)
+    some = lambda at: jax.vmap(one)(jax.tree.map(lambda x: x[at], xs))
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:n], jax.lax.map(some, at))
+
+
 def added(rows: PyTree) -> PyTree:
     """The sum over tasks, leaf by leaf."""
     return jax.tree.map(lambda x: jnp.sum(x, axis=0), rows)

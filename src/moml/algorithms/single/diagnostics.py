@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
+from moml.algorithms.parts.task_map import in_batches
 from moml.errors import ConfigError
 from moml.types import Adapt, Hyper, Key, Loss, Memory, Meta, Tasks
 
@@ -53,7 +54,7 @@ def diagnose(
             inner, outer = samples(i)
             return loss(adapt.merge(meta, adapt.apply(meta, inner, hyper)), outer)
 
-        return jnp.mean(jax.lax.map(one, jnp.arange(n), batch_size=min(chunk, n)))
+        return jnp.mean(in_batches(one, jnp.arange(n), chunk))
 
     def diagnosis(meta: Meta, hyper: Hyper) -> Diagnosis:
         value, grad = jax.value_and_grad(F)(meta, hyper)
@@ -79,7 +80,7 @@ def tracking_error(
             v = adapt.apply(meta, samples(i)[0], hyper)  # v_i(w)
             return optax.tree.norm(optax.tree.sub(u, v), squared=True), known
 
-        errors, known = jax.lax.map(one, ids, batch_size=min(chunk, ids.shape[0]))
+        errors, known = in_batches(one, ids, chunk)
         return jnp.sum(jnp.where(known, errors, 0)) / jnp.sum(known.astype(errors.dtype))
 
     return error

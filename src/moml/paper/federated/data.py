@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from moml.algorithms.parts.task_map import in_batches
 from moml.data.images.arrays import Images, by_group
 from moml.data.images.sets import load
 from moml.data.split.partition import half_and_half
@@ -178,7 +179,7 @@ def scorer(
             return jax.vmap(client, (0 if own else None, 0, None))(meta, at, rate)
 
         seeds = jnp.arange(len(rates), dtype=jnp.int32) % len(fixed.support)
-        return jax.lax.map(member, (meta, seeds, rates), batch_size=AT_ONCE)
+        return in_batches(member, (meta, seeds, rates), AT_ONCE)
 
     return lambda meta, rates, own=False: np.asarray(program(meta, rates, own=own))
 

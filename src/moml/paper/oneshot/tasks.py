@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from moml.algorithms.parts.task_map import in_batches
 from moml.data import pools
 from moml.errors import ConfigError
 from moml.models import Model, accuracy, cross_entropy, mlp
@@ -166,7 +167,7 @@ def accuracies(
         if keeps_learning:
             return jax.lax.scan(lambda now, key: answer(now, key, task, hyper), meta, keys)[1]
         alone = lambda key: answer(meta, key, task, hyper)[1]
-        return jax.lax.map(alone, keys, batch_size=min(count, 10))
+        return in_batches(alone, keys, 10)
 
     def each(meta: Meta, hyper: Hyper) -> Float[Array, "tasks episodes"]:
         ids = jnp.arange(tasks.n or 0, dtype=jnp.int32)

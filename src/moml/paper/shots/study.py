@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.parts.schedule import decay_at
+from moml.algorithms.parts.task_map import in_batches
 from moml.algorithms.single.matching import match_beta
 from moml.paper.cells import train
 from moml.paper.sine.score import LOSS, NET, TESTED_WITH
@@ -146,7 +147,7 @@ def tests(place: Place, steps: tuple[int, ...]) -> tuple[Score, float]:
         return jnp.mean(jax.vmap(along, (None, 0, 0))(meta, support, query), axis=0)
 
     all_shots = lambda meta: jnp.stack([mean(meta, shots) for shots in SHOTS])
-    score = jax.jit(lambda metas: jax.lax.map(all_shots, metas, batch_size=16))
+    score = jax.jit(lambda metas: in_batches(all_shots, metas, 16))
     return score, float(jnp.mean(query.y**2))
 
 

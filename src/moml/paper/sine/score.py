@@ -28,7 +28,8 @@ Score = Callable[[Meta], Float[Array, " members"]]  # models of all members -> m
 
 
 def _mean_error(adapt: Adapt, tasks: Tasks, key: int, shots: int) -> Score:
-    each = scores_on(on_query(LOSS), adapt, shots=shots, queries=QUERIES)
+    few = 16 if jax.default_backend() == "cpu" else 256  # of all members, as many as a cache holds
+    each = scores_on(on_query(LOSS), adapt, shots=shots, queries=QUERIES, chunk=few)
     one = lambda meta, tasks, key: jnp.mean(each(meta, TESTED_WITH, tasks, key))
     program = jax.jit(jax.vmap(one, (0, None, None)))
     return lambda meta: program(meta, tasks, jax.random.key(key))
