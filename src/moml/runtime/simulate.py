@@ -132,11 +132,8 @@ class Program(NamedTuple):
         self, state: State, tasks: Tasks, key: Key | jax.ShapeDtypeStruct, hyper: Hyper, length: int
     ) -> tuple[Lowered, Lowered]:
         """Lower both for arguments of these shapes."""
-        visits = jax.eval_shape(lambda tasks, key: self.draws(tasks, key, 0, length), tasks, key)
-        return (
-            self.draws.lower(tasks, key, 0, length),
-            self.steps.lower(state, tasks, visits, 0, hyper, 0),
-        )
+        draws = self.draws.lower(tasks, key, 0, length)
+        return draws, self.steps.lower(state, tasks, draws.out_info, 0, hyper, 0)
 
 
 @kept
