@@ -151,7 +151,7 @@ def _show(row: "Record") -> None:
     """Print a round in a line, and the clients that are left out."""
     figure = lambda name: f"{'-':>9}" if row[name] is None else f"{row[name]:>9.4g}"
     figures = "".join(map(figure, ("loss", "before", "after")))
-    answered = f"{row['answered']}/{row['asked']}"
+    answered = f"{row['answered']}/{row['drawn']}"
     privacy = "" if row["epsilon"] is None else f"  epsilon {row['epsilon']:.3g}"
     step = f"{row['round']}/{row['rounds']}"
     print(f"{step:>9}{figures}{answered:>10}{row['seconds']:>9.1f}{privacy}", flush=True)
