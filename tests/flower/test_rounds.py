@@ -76,7 +76,7 @@ def test_a_partition_without_a_node_is_named_and_the_run_goes_on(tmp_path):
     _, rows = serve(InProcess(run, {i: three[i] for i in (100, 102)}), run)
     reason = "no node holds this partition"
     assert rows[0]["failed"] == [{"partition": 1, "tasks": [1, 4], "reason": reason}]
-    assert rows[0]["answered"] == 4
+    assert (rows[0]["answered"], rows[0]["drawn"]) == (4, 6)
 
 
 def test_of_two_nodes_with_one_partition_the_later_is_asked(tmp_path):

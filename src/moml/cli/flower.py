@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from moml.cli.validation import rows_file
-from moml.errors import check_count
+from moml.errors import check_count, printable
 
 if TYPE_CHECKING:
     from moml.types import Record
@@ -157,7 +157,7 @@ def _show(row: "Record") -> None:
     print(f"{step:>9}{figures}{answered:>10}{row['seconds']:>9.1f}{privacy}", flush=True)
     for one in row["failed"]:
         who = f"partition {one['partition']} (tasks {' '.join(map(str, one['tasks']))})"
-        print(f"  left out: {who}: {one['reason']}", flush=True)
+        print(f"  left out: {who}: {printable(one['reason'])}", flush=True)
 
 
 def down(command: Down) -> None:

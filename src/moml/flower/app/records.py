@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord
 from jaxtyping import PyTree
 
+from moml.errors import printable
 from moml.storage.arrays import named_leaves
 from moml.types import Meta
 
@@ -80,6 +81,6 @@ def size(message: Message) -> int:
     return sum(record.count_bytes() for record in message.content.values())
 
 
-def line(text: object) -> str:
-    """Return a text from elsewhere as one short line."""
-    return " ".join(str(text).split())[:200]
+def line(text: object, most: int = 200) -> str:
+    """Return a text from elsewhere as one line of at most so many characters, safe to print."""
+    return printable(" ".join(str(text).split())[:most])
