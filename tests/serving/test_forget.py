@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from moml.cli import main
+from moml.cli import run as moml
 from moml.config.starts import STARTS
 from moml.errors import CheckpointError, ConfigError
 from moml.runs import runs
@@ -107,19 +108,92 @@ def test_no_byte_is_left_and_others_have_the_same_predictions(kept, tmp_path, na
         forget(place, [WHO])
 
 
-def test_everybody_can_be_forgotten_and_categories_that_stay_are_named(kept, tmp_path):
+def test_everybody_can_be_forgotten(kept, tmp_path):
     folder, rows = kept
     place = Path(shutil.copytree(folder / "run", tmp_path / "run"))
     everyone = list(dict.fromkeys(rows["person"].tolist()))
     forget(place, everyone)
     assert not load_table_run(place).tasks.places
     assert np.isfinite(answers(place, rows)).all()
-    table = visits(7, 0)
-    table["person"][table["person"] == WHO] = "a"  # which is a category, too
-    small_run(tmp_path / "named", table, ["summary"])
-    assert "column kind has a category of that name, which stays" in forget(
-        tmp_path / "named", ["a"]
-    )
+
+
+NAME = "Ann\u00e9 of 4"  # of WHO, in a column with names, and who is a class by the id
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory, quick):  # noqa: F811
+    """The same folders of a table that names people in its columns."""
+    folder = tmp_path_factory.mktemp("named")
+    rows = visits(7, 0, "two")
+    mine = rows["person"] == WHO
+    rows["kind"] = np.where(mine, NAME, np.where(rows["kind"] == None, "b", rows["kind"]))  # noqa: E711
+    rows["by"] = np.where(mine, f"Dr. {WHO}", np.where(rows["new"], "Dr. A", "Dr. B"))
+    rows["y"] = rows["y"].astype("U20")
+    rows["y"][np.flatnonzero(mine)[:2]] = WHO
+    small_run(folder / "run", rows, ["summary"])
+    small_run(folder / "models", rows, ["summary"], each=True)
+    export(folder / "run", folder / "export")
+    return folder, rows
+
+
+@pytest.mark.parametrize("name", ["run", "models", "export"])
+def test_what_is_said_to_stay_is_what_stays(named, tmp_path, name, capsys):
+    folder, rows = named
+    place = Path(shutil.copytree(folder / name, tmp_path / name))
+    file = "card.json" if name == "export" else "table.json"
+
+    def found(text):
+        """The files with a text, and how often."""
+        trace = traces(text, {}, 0)
+        counts = {n: len(trace.findall(data)) for n, data in everything(place).items()}
+        return {n.partition("/")[2]: count for n, count in counts.items() if count}
+
+    before = answers(place, rows)
+    moml(["forget", str(place), "--task", WHO])
+    said = capsys.readouterr().out
+    assert found(WHO) == {file: 2} and found(NAME) == {file: 1}
+    assert [line for line in said.splitlines() if line.startswith(f"not removed: '{WHO}'")] == [
+        f"not removed: '{WHO}' in {file}, columns.inputs.by.words",
+        f"not removed: '{WHO}' in {file}, columns.target.y.classes",
+    ]
+    words = json.loads((place / file).read_text())["columns"]["inputs"]
+    (kinds,) = [one["words"] for one in words if one["name"] == "kind"]
+    assert NAME in kinds and f"not removed: the categories of kind ({', '.join(kinds)})" in said
+    assert f"not removed: the classes of y (no, {WHO}, yes)" in said
+    others = rows["person"] != WHO
+    assert [*answers(place, rows)[others]] == [*before[others]]
+    between = probabilities(place, rows)
+    moml(["forget", str(place), "--category", f"kind={NAME}", f"by=Dr. {WHO}"])
+    said = capsys.readouterr().out
+    assert found(NAME) == {} and NAME not in said
+    assert found(WHO) == {file: 1}  # the class
+    assert verify(place) is None
+    after, mine = probabilities(place, rows), rows["kind"] == NAME
+    assert after[:, ~mine].tobytes() == between[:, ~mine].tobytes()
+    assert np.abs(after[:, mine] - between[:, mine]).max() > 1e-3
+    unknown = rows | {name: np.where(mine, "nobody", rows[name]) for name in ("kind", "by")}
+    assert probabilities(place, unknown).tobytes() == after.tobytes()
+
+
+def test_categories_that_there_are_not(named, tmp_path):
+    folder, _ = named
+    place = Path(shutil.copytree(folder / "run", tmp_path / "run"))
+    before = everything(tmp_path)
+    for wrong in ("kind=nobody", "kind", f"y={WHO}"):
+        with pytest.raises(ConfigError, match=r"has no category .*; it must be COLUMN=CATEGORY of"):
+            forget(place, [WHO], [wrong])
+    assert everything(tmp_path) == before
+    with pytest.raises(ConfigError, match="task must have at least one value"):
+        moml(["forget", str(place)])
+
+
+def probabilities(place, rows):
+    """Of each class."""
+    if (place / "card.json").exists():
+        given = moml_serve.load(place).predict(rows)
+    else:
+        given = load_table_run(place).predict(rows).columns
+    return np.stack([given[name] for name in given if name.startswith("probability_")])
 
 
 @pytest.mark.parametrize("name", ["run", "models"])
@@ -290,6 +364,23 @@ def test_every_checkpoint_of_a_run_forgets_and_the_run_goes_on(done, tmp_path, c
     assert "still in the data: task 4" in caplog.text
     assert [*read()][-1] == [*after][-1]
     assert forget(run, [str(task)])[0].startswith("1 forgotten")  # again does no harm
+
+
+def test_a_damaged_log_of_memories_lists_nobody_as_forgotten(tmp_path):
+    sine = replace(STARTS["sine"], iterations=20, log_every=5, score_every=0, test_tasks=2)
+    sine = replace(sine, method="moml", eager=True, memory="disk", save_seconds=0.0)
+    folder = tmp_path / "run"
+    runs.train(replace(sine, problem=replace(sine.problem, hidden=(4,), n=8)), folder)
+    before = (folder / "run.json").read_bytes()
+    log = max(folder.rglob("undo-*"))
+    good = log.read_bytes()
+    log.write_bytes(bytes([good[0] ^ 1]) + good[1:])
+    with pytest.raises(CheckpointError, match=r"undo-.* is damaged at byte 0; .*not forgotten"):
+        forget(folder, ["3"])
+    assert (folder / "run.json").read_bytes() == before
+    log.write_bytes(good)
+    forget(folder, ["3"])
+    assert json.loads((folder / "run.json").read_text())["forgotten"] == [3]
 
 
 def _states(run, like):

@@ -1,19 +1,24 @@
 """Remove tasks from a run: their ids, memories and personal parameters leave every file.
 
+Categories of input columns can be removed as well. A random text takes the place of each, so that
+the others keep their features, and the category is encoded as one that training had not.
+
 A table's run, a folder of `moml adapt` and an export are rewritten without the tasks in
 `.NAME.forget/new`; then the old folder moves to `.NAME.forget/old`, the new one takes its place,
 and the old one is removed. After a kill at any moment, the same command again finishes the work.
 """
 
 import os
+import re
+import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from json import dumps
 from pathlib import Path
 
 import numpy as np
 
-from moml.errors import ConfigError
+from moml.errors import ConfigError, printable
 from moml.serving.forget_memory import forget_memories
 from moml.storage.arrays import read_arrays
 from moml.storage.files import write_text
@@ -23,18 +28,29 @@ from moml.tabular.store import BLOCK, check_seal, read_about, read_json, write_b
 from moml.types import Record
 
 REMAINS = (
-    "not removed: the trace in the common parameters w, and in shared statistics without names "
-    "(column means and quantiles, scores, residuals); for that, train again without their rows"
+    "not removed: the trace in the common parameters w and in shared statistics (column means and "
+    "quantiles, scores, residuals); for that, train again without their rows"
 )
-COPIES = "not changed: other folders made from this one (adapt, export, --from), copies and backups"
+COPIES = (
+    "not changed: what was made from this folder (adapt, export, --from, predictions, reports), "
+    "copies and backups"
+)
+REMOVED = "removed-"  # begins the text in the place of a removed category
 ARRAYS = ("personal.safetensors", "tasks.safetensors")
 CHANGED = {"table.json", "card.json", "tasks.json", "index.json", NAME, *ARRAYS}
 
 
-def forget(run: str | os.PathLike[str], tasks: Sequence[str]) -> list[str]:
-    """Remove all that is kept of some tasks; return lines on what was and was not removed."""
+def forget(
+    run: str | os.PathLike[str], tasks: Sequence[str], categories: Sequence[str] = ()
+) -> list[str]:
+    """Remove all that is kept of some tasks, and some categories, each as "COLUMN=CATEGORY".
+
+    Returns lines on what was and was not removed.
+    """
     folder = Path(run).resolve()
     if (folder / "run.json").exists():
+        if categories:
+            raise ConfigError(f"{folder} is not the run of a table: it has no categories")
         return [*forget_memories(folder, tasks), REMAINS, COPIES]
     work = folder.with_name(f".{folder.name}.forget")
     if not folder.is_dir() and not (work / "old").is_dir():
@@ -42,7 +58,7 @@ def forget(run: str | os.PathLike[str], tasks: Sequence[str]) -> list[str]:
     with Lock(work, "moml forget"):
         interrupted = _clean_up(folder, work)
         try:
-            lines = _rewrite(folder, work, dict.fromkeys(tasks), interrupted)
+            lines = _rewrite(folder, work, dict.fromkeys(tasks), categories, interrupted)
         except OSError as error:
             raise ConfigError(f"cannot rewrite {folder}: {error.strerror or error}") from error
         finally:
@@ -62,8 +78,14 @@ def _clean_up(folder: Path, work: Path) -> bool:
     return bool(left)
 
 
-def _rewrite(folder: Path, work: Path, tasks: dict[str, None], interrupted: bool) -> list[str]:
-    """Replace the folder by one without these tasks."""
+def _rewrite(
+    folder: Path,
+    work: Path,
+    tasks: dict[str, None],
+    categories: Sequence[str],
+    interrupted: bool,
+) -> list[str]:
+    """Replace the folder by one without these tasks and categories."""
     about, name = _about(folder)
     index = read_json(folder / "index.json") if (folder / "index.json").exists() else {}
     stored = read_json(folder / "tasks.json") if (folder / "tasks.json").exists() else {}
@@ -72,7 +94,12 @@ def _rewrite(folder: Path, work: Path, tasks: dict[str, None], interrupted: bool
     missing = [id_ for id_ in tasks if id_ not in there]
     if missing and not interrupted:
         raise ConfigError(f"{folder} has no task {missing[0]!r}; nothing was changed")
-    if len(missing) == len(tasks):
+    words = _remove(about["columns"], categories)
+    unknown = [each for each in categories if each not in words]
+    if unknown and not interrupted:
+        must = "it must be COLUMN=CATEGORY of an input column"
+        raise ConfigError(f"{folder} has no category {unknown[0]!r}; {must}")
+    if len(missing) == len(tasks) and not words:
         return ["already removed; the files of the interrupted command are removed now"]
     new = work / "new"
     removed = {f"tasks/{Path(index[id_]['file']).name}" for id_ in tasks if id_ in index}
@@ -101,11 +128,56 @@ def _rewrite(folder: Path, work: Path, tasks: dict[str, None], interrupted: bool
     os.rename(folder, work / "old")
     os.rename(new, folder)
     sync_folder(folder.parent)
-    lines = [f"{len(tasks) - len(missing):,} forgotten: id, number of rows, personal parameters"]
-    for column in (*about["columns"]["inputs"], about["columns"]["target"]):
-        if {*column.get("words", []), *column.get("classes", [])} & set(tasks):
-            lines.append(f"column {column['name']} has a category of that name, which stays")
-    return lines
+    lines = []
+    if count := len(tasks) - len(missing):
+        lines = [f"{count:,} forgotten: id, number of rows, personal parameters"]
+    if words:
+        lines.append(f"{len(words):,} removed: categories, which are unknown ones from now on")
+    left = _left({k: v for k, v in about.items() if k not in lists}, name, tasks)
+    return [printable(line) for line in (*lines, *left)]
+
+
+def _remove(columns: Record, categories: Sequence[str]) -> set[str]:
+    """Put a random text in the place of each of these categories; return those that there were."""
+    found = set()
+    for column in columns["inputs"]:
+        for i, word in enumerate(column["words"]):
+            if (name := f"{column['name']}={word}") in categories:
+                column["words"][i] = REMOVED + secrets.token_hex(8)
+                found.add(name)
+    return found
+
+
+def _left(about: Record, file: str, tasks: dict[str, None]) -> Iterator[str]:
+    """Lines on the texts that stay: those with an id in them, then all categories and classes."""
+    for id_ in tasks:
+        number = not re.search(r"[^\W\d]", id_)  # a text has it as a part by chance
+        word = rf"\A{re.escape(id_)}\Z" if number else rf"(?<!\w){re.escape(id_)}(?!\w)"
+        for place in dict.fromkeys(_mentions(about, re.compile(word))):
+            yield f"not removed: {id_!r} in {file}, {place}"
+    for column in about["columns"]["inputs"]:
+        if words := [word for word in column["words"] if not word.startswith(REMOVED)]:
+            yield (
+                f"not removed: the categories of {column['name']} ({', '.join(words)}); "
+                f"remove one by --category '{column['name']}=...'"
+            )
+    if classes := about["columns"]["target"]["classes"]:
+        yield f"not removed: the classes of {about['target']} ({', '.join(classes)})"
+
+
+def _mentions(value: object, word: re.Pattern[str], place: str = "") -> Iterator[str]:
+    """Where a word is in JSON: in a text, or in the name of a column that is left out."""
+    if isinstance(value, str) and word.search(value):
+        yield place
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _mentions(inner, word, place)
+    elif isinstance(value, dict):
+        own = f"{place}.{value['name']}" if "name" in value else place
+        for key, inner in value.items():
+            if own.endswith("left_out") and word.search(key):
+                yield own
+            yield from _mentions(inner, word, f"{own}.{key}".lstrip("."))
 
 
 def _about(folder: Path) -> tuple[Record, str]:
