@@ -66,6 +66,11 @@ def printable(text: str) -> str:
     return "".join(c if shown(c) else c.encode("unicode_escape").decode() for c in text)
 
 
+def one_line(text: object, most: int = 200) -> str:
+    """Return a text from elsewhere as one line of at most so many characters, safe to print."""
+    return printable(" ".join(str(text).split())[:most])
+
+
 def check_count(name: str, value: Any, least: int = 1, below: int | None = None) -> int:
     """A whole number from `least` up (and under `below`), or a ConfigError that says so."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)

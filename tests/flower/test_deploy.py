@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -16,8 +17,7 @@ import pytest
 from moml.cli import run as moml
 from moml.cli.flower import _show
 from moml.config.toml import load
-from moml.errors import ConfigError, Diverged, FlowerError
-from moml.flower.app.records import line
+from moml.errors import ConfigError, Diverged, FlowerError, one_line
 from moml.flower.app.settings import DEFAULTS
 from moml.flower.local import deploy, run
 from moml.flower.local.certificates import make_certificates, make_key
@@ -268,7 +268,7 @@ def test_no_reason_moves_the_cursor(capsys):
     _show(row | {"loss": None, "before": None, "after": None, "failed": [failed]})
     out = capsys.readouterr().out
     assert "6/9" in out and r"a\x1b[2J\x07b" in out and "\x1b" not in out
-    assert line("a\x1b]0;b\n\x9bc" * 99, 10) == r"a\x1b]0;b \x9bca"
+    assert one_line("a\x1b]0;b\n\x9bc" * 99, 10) == r"a\x1b]0;b \x9bca"
 
 
 def test_nodes_are_told_where_their_data_lies(places, tmp_path):
@@ -315,6 +315,13 @@ def test_a_run_that_is_done_is_not_resumed(places):
     with pytest.raises(ConfigError, match="is finished; with --rounds above 2 it goes on"):
         run.last(places, {})
     assert run.last(places, {"rounds": 5})[1].rounds == 5
+
+
+def test_without_flower_the_commands_can_be_imported():
+    words = (
+        "import sys; sys.modules['flwr'] = None; import moml.flower.local.run, moml.flower.app.rows"
+    )
+    subprocess.run([sys.executable, "-c", words], check=True, timeout=120)
 
 
 def test_without_flower_its_extra_is_named(places, monkeypatch):

@@ -85,7 +85,7 @@ class Ledger:
                 found = np.array(json.load(file)["releases"])
             if found.shape != self.releases.shape or found.dtype != np.int64 or found.min() < 0:
                 raise ValueError(f"it must have {self.releases.size} counts")
-        except (OSError, ValueError, LookupError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise CheckpointError(
                 f"cannot read {self.path}, without which epsilon is not known: {error}"
             ) from error

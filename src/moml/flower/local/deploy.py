@@ -12,8 +12,7 @@ from pathlib import Path
 
 from psutil import Process, process_iter
 
-from moml.errors import ConfigError, FlowerError
-from moml.flower.app.records import line
+from moml.errors import ConfigError, FlowerError, one_line
 from moml.flower.local.certificates import make_certificates, make_key
 from moml.flower.local.folder import NAME, Places, connect, environment, toml
 from moml.flower.local.processes import find, start, stop
@@ -97,7 +96,7 @@ def flwr(places: Places, *words: str) -> Record:
         answer = {}
     if not answer.get("success"):
         text = answer.get("error-message") or _last_lines(done.stderr or done.stdout)
-        raise FlowerError(f"flwr {words[0]}: {line(text, 1000) or 'no answer'}")
+        raise FlowerError(f"flwr {words[0]}: {one_line(text, 1000) or 'no answer'}")
     return answer
 
 
@@ -246,7 +245,7 @@ def _check(places: Places, now: Deployment, names: Sequence[str], deadline: floa
     """Raise where one of them has ended, or where the time is over."""
     for name in (name for name in now.missing if name in names and name in now.processes):
         log = _log(places, name)
-        text = line(_last_lines(log.read_text(errors="replace")), 1000)
+        text = one_line(_last_lines(log.read_text(errors="replace")), 1000)
         raise FlowerError(f"{name} ended as it was started: {text} ({log})")
     if time.monotonic() > deadline:
         raise FlowerError(f"not ready after {PATIENCE:.0f} s; see {places.home / 'logs'}")
