@@ -109,5 +109,6 @@ def test_no_node_at_all(tmp_path):
     run = settings(small(), tmp_path / "out", timeout=0.1, **{"min-nodes": 2})
     with pytest.raises(ConfigError, match=r"min-nodes = 2, but after 0.1 s there are 1"):
         serve(InProcess(run, nodes(1)), run)
-    with pytest.raises(ConfigError, match="no node says which partition"):
+    told = "no node says which partition it holds: ConfigError; the node's log says more"
+    with pytest.raises(ConfigError, match=told):
         serve(InProcess(run, {100: {}}), run | {"min-nodes": 1})
