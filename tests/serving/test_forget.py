@@ -16,7 +16,7 @@ import pytest
 from moml.cli import main
 from moml.cli import run as moml
 from moml.config.starts import STARTS
-from moml.errors import CheckpointError, ConfigError
+from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.runs import runs
 from moml.runs.job import plan_of
 from moml.runs.record import write_record
@@ -26,7 +26,7 @@ from moml.serving.forget import forget
 from moml.serving.forget_memory import cleared, task_rows
 from moml.storage.arrays import read_arrays
 from moml.storage.checkpoint import Checkpoints
-from moml.storage.manifest import verify
+from moml.storage.manifest import seal, verify
 from moml.tabular.run import load_table_run
 from moml.training.compose import hyper_of, init_key
 from tests.support.processes import cached  # noqa: F401
@@ -235,12 +235,33 @@ def test_mistakes_change_nothing(kept, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+ODD = {
+    "table.json": [lambda t: t | {"columns": {}}, lambda t: t | {"columns": [1]}, lambda t: [t]],
+    "tasks.json": [lambda t: t | {"rows": []}, lambda t: t | {"ids": 3}, lambda t: []],
+    "index.json": [lambda t: {WHO: {}}, lambda t: {WHO: {"file": 3}}, lambda t: [[]]],
+}
+
+
+@pytest.mark.parametrize("file", ODD)
+def test_a_folder_that_somebody_made_up_is_refused(kept, tmp_path, file):
+    folder, _ = kept
+    for i, change in enumerate(ODD[file]):
+        source = folder / ("models" if file == "index.json" else "run")
+        place = Path(shutil.copytree(source, tmp_path / str(i)))
+        made = json.dumps(change(json.loads((place / file).read_text())))
+        (place / file).write_text(made)
+        seal(place)
+        with pytest.raises(MomlError, match="was not written by moml"):
+            forget(place, [WHO])
+        assert (place / file).read_text() == made
+
+
 # Kills a child of its own at each of some moments, and lets the next one finish.
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 from moml.serving import forget as f
-from moml.storage.manifest import verify
+from moml.storage.manifest import seal, verify
 root, who = Path(sys.argv[1]), sys.argv[2]
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 def torn(folder): (folder / "torn").touch(); die()

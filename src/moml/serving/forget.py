@@ -24,7 +24,15 @@ from moml.storage.arrays import read_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import Lock
 from moml.storage.manifest import NAME, seal, sync_folder, verify
-from moml.tabular.store import BLOCK, check_seal, read_about, read_json, write_blocks, write_ids
+from moml.tabular.store import (
+    BLOCK,
+    check_seal,
+    read_about,
+    read_json,
+    refused,
+    write_blocks,
+    write_ids,
+)
 from moml.types import Record
 
 REMAINS = (
@@ -55,7 +63,7 @@ def forget(
     work = folder.with_name(f".{folder.name}.forget")
     if not folder.is_dir() and not (work / "old").is_dir():
         raise ConfigError(f"{folder} is not the folder of a run")
-    with Lock(work, "moml forget"):
+    with Lock(work, "moml forget"), refused(folder):
         interrupted = _clean_up(folder, work)
         try:
             lines = _rewrite(folder, work, dict.fromkeys(tasks), categories, interrupted)
@@ -64,7 +72,7 @@ def forget(
         finally:
             if folder.exists():
                 shutil.rmtree(work)
-    return [*lines, REMAINS, COPIES]
+    return [*map(printable, lines), REMAINS, COPIES]
 
 
 def _clean_up(folder: Path, work: Path) -> bool:
@@ -99,8 +107,11 @@ def _rewrite(
     if unknown and not interrupted:
         must = "it must be COLUMN=CATEGORY of an input column"
         raise ConfigError(f"{folder} has no category {unknown[0]!r}; {must}")
+    others = lambda ids: [id_ for id_ in ids if id_ not in tasks]
+    lists = {key: others(about[key]) for key in ("trained", "held_out") if key in about}
+    left = [*_left({k: v for k, v in about.items() if k not in lists}, name, tasks)]
     if len(missing) == len(tasks) and not words:
-        return ["already removed; the files of the interrupted command are removed now"]
+        return ["already removed; the files of the interrupted command are removed now", *left]
     new = work / "new"
     removed = {f"tasks/{Path(index[id_]['file']).name}" for id_ in tasks if id_ in index}
     skip = lambda at, names: [
@@ -109,8 +120,6 @@ def _rewrite(
         if n == "__pycache__" or (Path(at) / n).relative_to(folder).as_posix() in removed | CHANGED
     ]
     shutil.copytree(folder, new, ignore=skip)
-    others = lambda ids: [id_ for id_ in ids if id_ not in tasks]
-    lists = {key: others(about[key]) for key in ("trained", "held_out") if key in about}
     write_text(dumps(about | lists, indent=1) + "\n", new / name)
     if (folder / "index.json").exists():
         kept = {id_: index[id_] for id_ in others(index)}
@@ -133,8 +142,7 @@ def _rewrite(
         lines = [f"{count:,} forgotten: id, number of rows, personal parameters"]
     if words:
         lines.append(f"{len(words):,} removed: categories, which are unknown ones from now on")
-    left = _left({k: v for k, v in about.items() if k not in lists}, name, tasks)
-    return [printable(line) for line in (*lines, *left)]
+    return [*lines, *left]
 
 
 def _remove(columns: Record, categories: Sequence[str]) -> set[str]:
