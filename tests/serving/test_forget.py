@@ -242,6 +242,15 @@ ODD = {
 }
 
 
+def test_what_a_killed_command_left_beside_it_is_named(kept, tmp_path):
+    folder, _ = kept
+    for name in ("run", ".run.0123456789abcdef.partial", ".runs.0123456789abcdef.partial"):
+        shutil.copytree(folder / "run", tmp_path / name)
+    said = [line for line in forget(tmp_path / "run", [WHO]) if "partial" in line]
+    (one,) = said
+    assert f"{tmp_path / '.run.0123456789abcdef.partial'}, which a killed command left" in one
+
+
 @pytest.mark.parametrize("file", ODD)
 def test_a_folder_that_somebody_made_up_is_refused(kept, tmp_path, file):
     folder, _ = kept

@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
+from glob import escape
 from json import dumps
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def forget(
         finally:
             if folder.exists():
                 shutil.rmtree(work)
+    left = folder.parent.glob(f".{escape(folder.name)}.*.partial")  # see `tabular.store.building`
+    lines += [f"not changed: {path}, which a killed command left; delete it" for path in left]
     return [*map(printable, lines), REMAINS, COPIES]
 
 
