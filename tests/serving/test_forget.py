@@ -147,8 +147,8 @@ def test_what_is_said_to_stay_is_what_stays(named, tmp_path, name, capsys):
     ]
     words = json.loads((place / file).read_text())["columns"]["inputs"]
     (kinds,) = [one["words"] for one in words if one["name"] == "kind"]
-    assert NAME in kinds and f"not removed: the categories of kind ({', '.join(kinds)})" in said
-    assert f"not removed: the classes of y (no, {WHO}, yes)" in said
+    assert NAME in kinds and f"not removed: categories of kind ({', '.join(kinds)})" in said
+    assert f"not removed: classes of y (no, {WHO}, yes)" in said
     others = rows["person"] != WHO
     assert [*answers(place, rows)[others]] == [*before[others]]
     between = probabilities(place, rows)

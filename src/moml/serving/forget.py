@@ -44,6 +44,7 @@ COPIES = (
     "not changed: what was made from this folder (adapt, export, --from, predictions, reports), "
     "copies and backups"
 )
+LISTED = 20  # categories in a line
 REMOVED = "removed-"  # begins the text in the place of a removed category
 ARRAYS = ("personal.safetensors", "tasks.safetensors")
 CHANGED = {"table.json", "card.json", "tasks.json", "index.json", NAME, *ARRAYS}
@@ -167,13 +168,14 @@ def _left(about: Record, file: str, tasks: dict[str, None]) -> Iterator[str]:
         for place in dict.fromkeys(_mentions(about, re.compile(word))):
             yield f"not removed: {id_!r} in {file}, {place}"
     for column in about["columns"]["inputs"]:
-        if words := [word for word in column["words"] if not word.startswith(REMOVED)]:
-            yield (
-                f"not removed: the categories of {column['name']} ({', '.join(words)}); "
-                f"remove one by --category '{column['name']}=...'"
-            )
-    if classes := about["columns"]["target"]["classes"]:
-        yield f"not removed: the classes of {about['target']} ({', '.join(classes)})"
+        name, words = column["name"], [w for w in column["words"] if not w.startswith(REMOVED)]
+        for i in range(0, len(words), LISTED):
+            some = ", ".join(words[i : i + LISTED])
+            yield f"not removed: categories of {name} ({some}): see --category '{name}=...'"
+    classes = about["columns"]["target"]["classes"]
+    for i in range(0, len(classes), LISTED):
+        some = ", ".join(classes[i : i + LISTED])
+        yield f"not removed: classes of {about['target']} ({some})"
 
 
 def _mentions(value: object, word: re.Pattern[str], place: str = "") -> Iterator[str]:
