@@ -56,6 +56,21 @@ class Interrupted(MomlError):
         self.exit_code = exit_code
 
 
+def printable(text: str) -> str:
+    r"""Return a text with its control characters escaped, except newlines: a terminal obeys them.
+
+    >>> print(printable("a\x1b[2J b"))
+    a\x1b[2J b
+    """
+    shown = lambda c: c.isprintable() or c in "\n\xa0"
+    return "".join(c if shown(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(text: object, most: int = 200) -> str:
+    """Return a text from elsewhere as one line of at most so many characters, safe to print."""
+    return printable(" ".join(str(text).split())[:most])
+
+
 def check_count(name: str, value: Any, least: int = 1, below: int | None = None) -> int:
     """A whole number from `least` up (and under `below`), or a ConfigError that says so."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)

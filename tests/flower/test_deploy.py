@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -193,6 +194,38 @@ def test_up_starts_what_is_missing_and_down_what_it_started(places, monkeypatch)
     assert now.alive == {}
 
 
+LEAVES = """
+import subprocess, sys, time
+sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
+print([subprocess.Popen(sleep, start_new_session=own).pid for own in (False, True)], flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("then", ["down", "up", "up without the superlink"])
+def test_what_a_killed_process_had_started_ends_too(places, monkeypatch, tmp_path, then):
+    fake(monkeypatch, LISTENS, LEAVES)
+    monkeypatch.setattr(deploy, "online", lambda places: ["9999"])
+    now, _ = up(places, 1, False, shown=False)
+    log = places.home / "logs" / "node-0.log"
+    wait(lambda: "]" in log.read_text())
+    children = [psutil.Process(pid) for pid in json.loads(log.read_text())]
+    other = started(tmp_path, "import time; time.sleep(300)")
+    dead = {"down": ["node-0"], "up": ["superlink", "node-0"]}.get(then, ["superlink"])
+    for process in [now.alive[name] for name in dead]:
+        os.kill(process.pid, signal.SIGKILL)
+        wait(lambda process=process: not alive(process))
+    assert all(map(alive, children))
+    if then == "down":
+        assert down(places) == 3  # the superlink, and what the node left
+    else:
+        up(places, 1, False, shown=False)
+    assert not any(map(alive, children)) and alive(other)
+    down(places)
+    stop([other])
+    assert not deploy.Deployment(False, [1, 2]).started
+
+
 def test_nodes_are_told_where_their_data_lies(places, tmp_path):
     now = deploy.Deployment(False, [1, 2, 3], str(tmp_path / "rows.csv"))
     words = deploy._node_command(places, now, "node-1")
@@ -237,6 +270,13 @@ def test_a_run_that_is_done_is_not_resumed(places):
     with pytest.raises(ConfigError, match="is finished; with --rounds above 2 it goes on"):
         run.last(places, {})
     assert run.last(places, {"rounds": 5})[1].rounds == 5
+
+
+def test_without_flower_the_commands_can_be_imported():
+    words = (
+        "import sys; sys.modules['flwr'] = None; import moml.flower.local.run, moml.flower.app.rows"
+    )
+    subprocess.run([sys.executable, "-c", words], check=True, timeout=120)
 
 
 def test_without_flower_its_extra_is_named(places, monkeypatch):

@@ -1,5 +1,6 @@
 """What goes wrong in a federation of real processes, and how it goes on. `make test-flower`"""
 
+import json
 import os
 import signal
 
@@ -11,6 +12,7 @@ from flwr.app import Error, Message
 
 from moml.config.toml import dump
 from moml.flower.app.client_app import app as moml_app
+from moml.flower.app.privacy import epsilon_after
 from moml.flower.local.deploy import flwr
 from moml.flower.local.folder import NAME
 from tests.flower.common import federated, model, small
@@ -132,6 +134,34 @@ def test_stopped_by_hand_and_resumed(tmp_path, cache):  # noqa: F811
         code, error = fed.fails("run", "--resume", "--rounds", 4)
         assert code == 1 and "the run ended as finished:failed: " in error
         assert "cannot read" in error and "run.json" in error
+
+
+def private(places):
+    """An app whose clients add noise."""
+    file = places.root / "pyproject.toml"
+    file.write_text(file.read_text().replace('privacy = ""', 'privacy = "local"'))
+
+
+def test_a_round_that_is_asked_again_counts_again(tmp_path, cache):  # noqa: F811
+    """The server's program is killed while nodes work; then a node, which leaves its client."""
+    config = small(method="fedavg", tasks_per_step=6, iterations=4, seed=26)
+    with federation(tmp_path / "fed", cache, config, "--nodes", 2, change=private) as fed:
+        run = fed.begins("run")
+        fed.waits(run, lambda: len(fed.rounds) >= 1)
+        count = lambda: json.loads((fed.out / "privacy.json").read_text())["releases"]
+        fed.waits(run, lambda: count() == [2] * 6)
+        everything = psutil.Process(fed.pid("superlink")).children(recursive=True)
+        (server,) = [one for one in everything if "flwr-serverapp" in " ".join(one.cmdline())]
+        server.kill()  # in the middle of the second round
+        _, error = ended(run)
+        assert run.returncode == 1 and len(fed.rounds) == 1, error
+        fed.does("run", "--resume")
+        assert [row["epsilon"] for row in fed.rounds] == [epsilon_after(i, 1.0) for i in (1, 3)]
+        run = fed.begins("run")
+        fed.waits(run, lambda: at_work(fed.pid("node-1")))
+        os.kill(fed.pid("node-1"), signal.SIGKILL)
+        run.send_signal(signal.SIGINT)
+        ended(run)  # and nothing is left when it is down
 
 
 BAD = """

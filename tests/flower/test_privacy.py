@@ -1,13 +1,20 @@
 """Differential privacy by Flower's wrappers: clipping, noise, and epsilon round by round."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideAdaptiveClipping, FedAvg
 
 from moml.config.problems import Synthetic
-from moml.errors import ConfigError
+from moml.errors import CheckpointError, ConfigError
 from moml.flower.app.client_app import app
+from moml.flower.app.privacy import epsilon_after
 from moml.flower.app.settings import read
 from tests.flower.common import federated, nodes, serve, settings, small
 from tests.flower.grid import InProcess
@@ -93,7 +100,104 @@ def test_a_client_does_not_answer_past_its_noise(tmp_path):
 
     run = settings(PLAIN, tmp_path / "out", privacy="local", rounds=1)
     _, rows = serve(Greedy(run, nodes(3)), run)
-    assert rows[0]["answered"] == 0 and rows[0]["epsilon"] == 0
+    assert rows[0]["answered"] == 0
+    assert rows[0]["epsilon"] == epsilon_after(1, 1.0)  # the server may have had answers
+
+
+ALL = small(method="fedavg", tasks_per_step=6)  # each of the 6 clients in every round
+
+
+@pytest.mark.parametrize("answer", ["refused", "late", "of another's shape"])
+def test_with_local_noise_every_answer_that_was_asked_for_counts(answer, tmp_path):
+    def spoiled(message, context):
+        reply = app(message, context)
+        if message.metadata.group_id != "2":
+            return reply
+        if answer == "late":
+            return None
+        fill = (lambda x: x * np.nan) if answer == "refused" else (lambda x: x[None])
+        spoil = {name: Array(fill(one.numpy())) for name, one in reply.content["arrays"].items()}
+        reply.content["arrays"] = ArrayRecord(spoil)
+        return reply
+
+    _, rows, _ = federated(ALL, tmp_path, app=spoiled, privacy="local", timeout=0.2)
+    assert [row["answered"] for row in rows] == [6, 0, 6]
+    assert [row["epsilon"] for row in rows] == [epsilon_after(count, 1.0) for count in (1, 2, 3)]
+
+
+def test_epsilon_is_that_of_the_client_that_was_asked_most_often(tmp_path):
+    _, rows, grid = federated(PLAIN, tmp_path, privacy="local")
+    asked = [m.content["config"]["tasks"] for m in grid.seen if m.metadata.dst_node_id != 1
+             and m.metadata.message_type == "train.noised"]  # fmt: skip
+    counts = np.bincount([task for (task,) in asked], minlength=6)
+    assert json.loads((tmp_path / "out" / "privacy.json").read_text()) == {
+        "releases": counts.tolist()
+    }
+    assert counts.sum() == 12 and rows[-1]["epsilon"] == epsilon_after(int(counts.max()), 1.0)
+
+
+KILLED = """
+import json, os, signal, sys
+from tests.flower.common import nodes, serve
+from tests.flower.grid import InProcess
+
+run, when = json.loads(sys.argv[1]), sys.argv[2]
+
+class Killed(InProcess):
+    def push_messages(self, messages):
+        self.round = messages[0].metadata.group_id
+        if when == "asking" and self.round == "2":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().push_messages(messages)
+
+    def pull_messages(self, ids):
+        if when == "answered" and self.round == "2":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().pull_messages(ids)
+
+serve(Killed(run, nodes(3)), run)
+"""
+
+
+@pytest.mark.parametrize("when", ["asking", "answered"])
+@pytest.mark.parametrize("where", ["local", "server"])
+def test_a_round_that_is_done_again_after_a_kill(where, when, tmp_path):
+    """Local: asked for twice, so counted twice. Central: only a mean that was released counts."""
+    run = settings(ALL, tmp_path / "out", privacy=where)
+    words = [sys.executable, "-c", KILLED, json.dumps(run), when]
+    own = os.environ | {"JAX_ENABLE_X64": "1"}  # as in tests
+    killed = subprocess.run(words, timeout=300, capture_output=True, text=True, env=own)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    kept = json.loads((tmp_path / "out" / "privacy.json").read_text())
+    counts = (1, 3, 4) if where == "local" else (1, 2, 3)
+    assert kept == {"releases": [2 if where == "local" else 1] * 6}  # on disk before it is asked
+    _, rows = serve(InProcess(run, nodes(3)), run)
+    assert [row["epsilon"] for row in rows] == [epsilon_after(count, 1.0) for count in counts]
+
+
+def test_a_mean_is_counted_before_its_checkpoint(tmp_path):
+    """The newest checkpoint is damaged: its model was sent, the round is done again."""
+    run = settings(ALL, tmp_path / "out", privacy="server")
+    serve(InProcess(run, nodes(3)), run | {"rounds": 2})
+    (tmp_path / "out" / "checkpoints" / "0000000002" / "state.safetensors").write_bytes(b"")
+    _, rows = serve(InProcess(run, nodes(3)), run | {"rounds": 2})
+    assert [row["epsilon"] for row in rows] == [epsilon_after(count, 1.0) for count in (1, 3)]
+
+
+@pytest.mark.parametrize("spoil", ["removed", "cut", "of others", "negative"])
+def test_a_run_without_its_count_is_refused(spoil, tmp_path):
+    run = settings(ALL, tmp_path / "out", privacy="local")
+    serve(InProcess(run, nodes(3)), run | {"rounds": 1})
+    file = tmp_path / "out" / "privacy.json"
+    file.unlink()
+    text = {"cut": '{"releases": [1, ', "of others": '{"releases": [1]}',
+            "negative": '{"releases": [1, 1, 1, 1, 1, -1]}'}  # fmt: skip
+    if spoil in text:
+        file.write_text(text[spoil])
+    grid = InProcess(run, nodes(3))
+    with pytest.raises(CheckpointError, match=r"privacy\.json, without which epsilon is not known"):
+        serve(grid, run)
+    assert not grid.seen
 
 
 def test_after_the_noise_pfedme_mixes(tmp_path):

@@ -76,7 +76,7 @@ def test_a_partition_without_a_node_is_named_and_the_run_goes_on(tmp_path):
     _, rows = serve(InProcess(run, {i: three[i] for i in (100, 102)}), run)
     reason = "no node holds this partition"
     assert rows[0]["failed"] == [{"partition": 1, "tasks": [1, 4], "reason": reason}]
-    assert rows[0]["answered"] == 4
+    assert (rows[0]["answered"], rows[0]["drawn"]) == (4, 6)
 
 
 def test_of_two_nodes_with_one_partition_the_later_is_asked(tmp_path):
@@ -109,5 +109,6 @@ def test_no_node_at_all(tmp_path):
     run = settings(small(), tmp_path / "out", timeout=0.1, **{"min-nodes": 2})
     with pytest.raises(ConfigError, match=r"min-nodes = 2, but after 0.1 s there are 1"):
         serve(InProcess(run, nodes(1)), run)
-    with pytest.raises(ConfigError, match="no node says which partition"):
+    told = "no node says which partition it holds: ConfigError; the node's log says more"
+    with pytest.raises(ConfigError, match=told):
         serve(InProcess(run, {100: {}}), run | {"min-nodes": 1})

@@ -5,29 +5,19 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.cli import main
-from moml.config.starts import STARTS
-from moml.errors import CheckpointError, ConfigError
-from moml.runs import runs
-from moml.runs.job import plan_of
-from moml.runs.record import write_record
+from moml.cli import run as moml
+from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.serving import moml_serve
 from moml.serving.export import export
 from moml.serving.forget import forget
-from moml.serving.forget_memory import cleared, task_rows
 from moml.storage.arrays import read_arrays
-from moml.storage.checkpoint import Checkpoints
-from moml.storage.manifest import verify
+from moml.storage.manifest import seal, verify
 from moml.tabular.run import load_table_run
-from moml.training.compose import hyper_of, init_key
 from tests.support.processes import cached  # noqa: F401
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 
@@ -107,19 +97,92 @@ def test_no_byte_is_left_and_others_have_the_same_predictions(kept, tmp_path, na
         forget(place, [WHO])
 
 
-def test_everybody_can_be_forgotten_and_categories_that_stay_are_named(kept, tmp_path):
+def test_everybody_can_be_forgotten(kept, tmp_path):
     folder, rows = kept
     place = Path(shutil.copytree(folder / "run", tmp_path / "run"))
     everyone = list(dict.fromkeys(rows["person"].tolist()))
     forget(place, everyone)
     assert not load_table_run(place).tasks.places
     assert np.isfinite(answers(place, rows)).all()
-    table = visits(7, 0)
-    table["person"][table["person"] == WHO] = "a"  # which is a category, too
-    small_run(tmp_path / "named", table, ["summary"])
-    assert "column kind has a category of that name, which stays" in forget(
-        tmp_path / "named", ["a"]
-    )
+
+
+NAME = "Ann\u00e9 of 4"  # of WHO, in a column with names, and who is a class by the id
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory, quick):  # noqa: F811
+    """The same folders of a table that names people in its columns."""
+    folder = tmp_path_factory.mktemp("named")
+    rows = visits(7, 0, "two")
+    mine = rows["person"] == WHO
+    rows["kind"] = np.where(mine, NAME, np.where(rows["kind"] == None, "b", rows["kind"]))  # noqa: E711
+    rows["by"] = np.where(mine, f"Dr. {WHO}", np.where(rows["new"], "Dr. A", "Dr. B"))
+    rows["y"] = rows["y"].astype("U20")
+    rows["y"][np.flatnonzero(mine)[:2]] = WHO
+    small_run(folder / "run", rows, ["summary"])
+    small_run(folder / "models", rows, ["summary"], each=True)
+    export(folder / "run", folder / "export")
+    return folder, rows
+
+
+@pytest.mark.parametrize("name", ["run", "models", "export"])
+def test_what_is_said_to_stay_is_what_stays(named, tmp_path, name, capsys):
+    folder, rows = named
+    place = Path(shutil.copytree(folder / name, tmp_path / name))
+    file = "card.json" if name == "export" else "table.json"
+
+    def found(text):
+        """The files with a text, and how often."""
+        trace = traces(text, {}, 0)
+        counts = {n: len(trace.findall(data)) for n, data in everything(place).items()}
+        return {n.partition("/")[2]: count for n, count in counts.items() if count}
+
+    before = answers(place, rows)
+    moml(["forget", str(place), "--task", WHO])
+    said = capsys.readouterr().out
+    assert found(WHO) == {file: 2} and found(NAME) == {file: 1}
+    assert [line for line in said.splitlines() if line.startswith(f"not removed: '{WHO}'")] == [
+        f"not removed: '{WHO}' in {file}, columns.inputs.by.words",
+        f"not removed: '{WHO}' in {file}, columns.target.y.classes",
+    ]
+    words = json.loads((place / file).read_text())["columns"]["inputs"]
+    (kinds,) = [one["words"] for one in words if one["name"] == "kind"]
+    assert NAME in kinds and f"not removed: categories of kind ({', '.join(kinds)})" in said
+    assert f"not removed: classes of y (no, {WHO}, yes)" in said
+    others = rows["person"] != WHO
+    assert [*answers(place, rows)[others]] == [*before[others]]
+    between = probabilities(place, rows)
+    moml(["forget", str(place), "--category", f"kind={NAME}", f"by=Dr. {WHO}"])
+    said = capsys.readouterr().out
+    assert found(NAME) == {} and NAME not in said
+    assert found(WHO) == {file: 1}  # the class
+    assert verify(place) is None
+    after, mine = probabilities(place, rows), rows["kind"] == NAME
+    assert after[:, ~mine].tobytes() == between[:, ~mine].tobytes()
+    assert np.abs(after[:, mine] - between[:, mine]).max() > 1e-3
+    unknown = rows | {name: np.where(mine, "nobody", rows[name]) for name in ("kind", "by")}
+    assert probabilities(place, unknown).tobytes() == after.tobytes()
+
+
+def test_categories_that_there_are_not(named, tmp_path):
+    folder, _ = named
+    place = Path(shutil.copytree(folder / "run", tmp_path / "run"))
+    before = everything(tmp_path)
+    for wrong in ("kind=nobody", "kind", f"y={WHO}"):
+        with pytest.raises(ConfigError, match=r"has no category .*; it must be COLUMN=CATEGORY of"):
+            forget(place, [WHO], [wrong])
+    assert everything(tmp_path) == before
+    with pytest.raises(ConfigError, match="task must have at least one value"):
+        moml(["forget", str(place)])
+
+
+def probabilities(place, rows):
+    """Of each class."""
+    if (place / "card.json").exists():
+        given = moml_serve.load(place).predict(rows)
+    else:
+        given = load_table_run(place).predict(rows).columns
+    return np.stack([given[name] for name in given if name.startswith("probability_")])
 
 
 @pytest.mark.parametrize("name", ["run", "models"])
@@ -161,12 +224,42 @@ def test_mistakes_change_nothing(kept, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+ODD = {
+    "table.json": [lambda t: t | {"columns": {}}, lambda t: t | {"columns": [1]}, lambda t: [t]],
+    "tasks.json": [lambda t: t | {"rows": []}, lambda t: t | {"ids": 3}, lambda t: []],
+    "index.json": [lambda t: {WHO: {}}, lambda t: {WHO: {"file": 3}}, lambda t: [[]]],
+}
+
+
+def test_what_a_killed_command_left_beside_it_is_named(kept, tmp_path):
+    folder, _ = kept
+    for name in ("run", ".run.0123456789abcdef.partial", ".runs.0123456789abcdef.partial"):
+        shutil.copytree(folder / "run", tmp_path / name)
+    said = [line for line in forget(tmp_path / "run", [WHO]) if "partial" in line]
+    (one,) = said
+    assert f"{tmp_path / '.run.0123456789abcdef.partial'}, which a killed command left" in one
+
+
+@pytest.mark.parametrize("file", ODD)
+def test_a_folder_that_somebody_made_up_is_refused(kept, tmp_path, file):
+    folder, _ = kept
+    for i, change in enumerate(ODD[file]):
+        source = folder / ("models" if file == "index.json" else "run")
+        place = Path(shutil.copytree(source, tmp_path / str(i)))
+        made = json.dumps(change(json.loads((place / file).read_text())))
+        (place / file).write_text(made)
+        seal(place)
+        with pytest.raises(MomlError, match="was not written by moml"):
+            forget(place, [WHO])
+        assert (place / file).read_text() == made
+
+
 # Kills a child of its own at each of some moments, and lets the next one finish.
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
 from moml.serving import forget as f
-from moml.storage.manifest import verify
+from moml.storage.manifest import seal, verify
 root, who = Path(sys.argv[1]), sys.argv[2]
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 def torn(folder): (folder / "torn").touch(); die()
@@ -205,100 +298,3 @@ def test_killed_at_any_moment_the_same_command_finishes(kept, tmp_path):
     assert len({str(sorted(everything(tmp_path / n).values())) for n in names}) == 1
     trace = traces(WHO, arrays, row)
     assert not [name for name, data in everything(tmp_path).items() if trace.search(data)]
-
-
-# Runs by `moml train CONFIG`: a memory by the number of its task
-
-MEMORIES = {
-    "moml-v1": {},
-    "moml-v2": {},
-    "moml-v2, direct": {"direct": True},
-    "ditto": {},
-}
-
-
-@pytest.mark.parametrize("name", MEMORIES)
-def test_a_memory_goes_back_to_its_start_and_no_other(name):
-    base = replace(STARTS["sine"], method=name.split(",")[0], test_tasks=2, **MEMORIES[name])
-    config = replace(base, problem=replace(base.problem, hidden=(25,), n=25))  # as wide as many
-    plan = plan_of(config)
-    params = plan.built.init(init_key(0))
-    start = plan.method.algorithm.init(params, hyper_of(plan.method, params, {}))
-    chance = np.random.default_rng(0)
-    moved = jax.tree.map(lambda leaf: np.asarray(leaf) + chance.integers(1, 9, leaf.shape), start)
-    state = cleared(moved, start, task_rows(config, plan), [3, 7])
-    leaves = lambda tree: jax.tree.leaves(tree)
-    for new, old in zip(
-        leaves((state.meta, state[2:])), leaves((moved.meta, moved[2:])), strict=True
-    ):
-        np.testing.assert_array_equal(new, old)
-    ids = np.array([3, 7])
-    rest = np.setdiff1d(np.arange(25), ids)
-    recall = plan.method.memory.recall
-    for which, wanted in ((ids, start), (rest, moved)):
-        memory = wanted.memory
-        if name == "moml-v2":  # what is common to all stays
-            memory = memory._replace(m=moved.memory.m, now=moved.memory.now)
-        stores = jax.tree.map(jnp.asarray, (state.memory, memory))
-        given = [recall(store, jnp.asarray(which)) for store in stores]
-        jax.tree.map(np.testing.assert_array_equal, *given)
-
-
-def test_a_method_without_memories_has_nothing_to_forget(tmp_path):
-    config = replace(STARTS["sine"], method="maml")
-    write_record(tmp_path, config, {})
-    with pytest.raises(ConfigError, match="method maml, which keeps nothing of single tasks"):
-        forget(tmp_path, ["3"])
-    with pytest.raises(ConfigError, match="numbers from 0 to 24; got 'u3'"):
-        forget(tmp_path, ["u3"])
-
-
-@pytest.mark.usefixtures("cached", "data")
-def test_every_checkpoint_of_a_run_forgets_and_the_run_goes_on(done, tmp_path, caplog, capsys):
-    folder, config, job = done
-    run = Path(shutil.copytree(folder, tmp_path / "run"))
-    like = job.execution.shapes()
-    read = lambda: _states(run, like)
-    before = read()
-    [task] = [4]
-    rows = {
-        np.ascontiguousarray(leaf[task]).tobytes()
-        for state in before.values()
-        for leaf in jax.tree.leaves(state.memory.u)
-    }
-    rows = {row for row in rows if any(row)}
-    whole = lambda: [name for name, data in everything(run).items() if any(r in data for r in rows)]
-    assert rows and whole()
-    shutil.copytree(run / "checkpoints" / "0000000006", run / "checkpoints" / ".old-0000000001")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["moml", "forget", str(run), "--task", str(task)])
-        main()
-    told = capsys.readouterr().out
-    assert "the trace in the common parameters w" in told and "would learn it again" in told
-    assert not whole()
-    after = read()
-    assert list(after) == list(before) and len(after) > 1
-    for step, state in after.items():
-        assert not any(np.any(leaf[task]) for leaf in jax.tree.leaves(state.memory))
-        others = np.arange(config.problem.n) != task
-        same = lambda a, b, others=others: np.testing.assert_array_equal(a[others], b[others])
-        jax.tree.map(same, state.memory, before[step].memory)
-        jax.tree.map(np.testing.assert_array_equal, state.meta, before[step].meta)
-    for step in [*after][1:]:
-        shutil.rmtree(run / "checkpoints" / f"{step:010d}")
-    runs.resume(run)
-    assert "still in the data: task 4" in caplog.text
-    assert [*read()][-1] == [*after][-1]
-    assert forget(run, [str(task)])[0].startswith("1 forgotten")  # again does no harm
-
-
-def _states(run, like):
-    found = {}
-    with Checkpoints(run / "checkpoints", 9) as kept:
-        for step in kept.steps():
-            only = run.parent / "only"
-            shutil.copytree(kept.path(step), only / kept.path(step).name)
-            with Checkpoints(only, 9) as one:
-                found[step] = one.load(like).state
-            shutil.rmtree(only)
-    return found

@@ -1,7 +1,7 @@
 """`moml export`, `moml forget`, `moml train --from`: commands for finished runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
@@ -35,16 +35,19 @@ class Forget:
 
     run: tyro.conf.Positional[Path]
     """Folder of a run, of `moml adapt` or of `moml export`."""
-    task: list[str]
+    task: list[str] = field(default_factory=list)
     """Ids of a table's tasks, or numbers of a run's tasks."""
+    category: list[str] = field(default_factory=list)
+    """Of a table: categories of input columns, each as COLUMN=CATEGORY; unknown from then on."""
 
 
 def forget(command: Forget) -> None:
     """Remove tasks, and print what cannot be removed."""
     from moml.serving.forget import forget as forget_tasks
 
-    some("task", command.task)
-    for line in forget_tasks(command.run, command.task):
+    if not command.category:
+        some("task", command.task)
+    for line in forget_tasks(command.run, command.task, command.category):
         print(line)
 
 

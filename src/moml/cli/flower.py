@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from moml.cli.validation import rows_file
-from moml.errors import check_count
+from moml.errors import check_count, printable
 
 if TYPE_CHECKING:
     from moml.types import Record
@@ -151,13 +151,13 @@ def _show(row: "Record") -> None:
     """Print a round in a line, and the clients that are left out."""
     figure = lambda name: f"{'-':>9}" if row[name] is None else f"{row[name]:>9.4g}"
     figures = "".join(map(figure, ("loss", "before", "after")))
-    answered = f"{row['answered']}/{row['asked']}"
+    answered = f"{row['answered']}/{row['drawn']}"
     privacy = "" if row["epsilon"] is None else f"  epsilon {row['epsilon']:.3g}"
     step = f"{row['round']}/{row['rounds']}"
     print(f"{step:>9}{figures}{answered:>10}{row['seconds']:>9.1f}{privacy}", flush=True)
     for one in row["failed"]:
         who = f"partition {one['partition']} (tasks {' '.join(map(str, one['tasks']))})"
-        print(f"  left out: {who}: {one['reason']}", flush=True)
+        print(f"  left out: {who}: {printable(one['reason'])}", flush=True)
 
 
 def down(command: Down) -> None:

@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from moml.config.config import Config
-from moml.errors import ConfigError
+from moml.errors import CheckpointError, ConfigError
 from moml.runs.job import Plan, many, plan_of, single, sizes_of, store_of
 from moml.runs.record import record_of
 from moml.storage.checkpoint import Checkpoints
@@ -41,16 +41,20 @@ def forget_memories(folder: Path, tasks: Sequence[str]) -> list[str]:
     lines = []
     with Lock(folder, "moml forget"):
         record, _ = record_of(folder)
-        forgotten = sorted({*record.get("forgotten", []), *numbers})
-        text = json.dumps(record | {"forgotten": forgotten}, indent=1) + "\n"
-        write_text(text, folder / "run.json")
         if config.memory == "disk":  # no checkpoint has rows of tasks
-            store_of(config, folder, jax.eval_shape(_begin(config, plan), 0)).forget(numbers)
+            store = store_of(config, folder, jax.eval_shape(_begin(config, plan), 0))
+            try:
+                store.forget(numbers)
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}; the tasks are not forgotten") from error
         else:
             for place, like, change in _checkpoints(folder, record, config, plan, rows, numbers):
                 with Checkpoints(place, ALL) as kept:
                     removed = kept.rewrite(like, change)
                     lines += [f"removed {kept.path(step)}, which was damaged" for step in removed]
+        forgotten = sorted({*record.get("forgotten", []), *numbers})
+        text = json.dumps(record | {"forgotten": forgotten}, indent=1) + "\n"
+        write_text(text, folder / "run.json")
     return [
         f"{len(numbers):,} forgotten: the memory is as before the first visit, in all checkpoints",
         *lines,

@@ -7,8 +7,8 @@ from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from moml.errors import ConfigError
-from moml.flower.app.records import METRICS, line
+from moml.errors import ConfigError, one_line
+from moml.flower.app.records import METRICS
 
 log = logging.getLogger("moml")
 QUERY = 60.0  # seconds for a node to say which partition it holds
@@ -37,6 +37,7 @@ class Nodes:
 
     def __init__(self) -> None:
         self.partitions = 0
+        self.reason = "none has answered"  # why the last one was left out
         self._partition_of: dict[int, int | None] = {}  # None: it has none for us
 
     def holders(self, grid: Grid, timeout: float) -> dict[int, int]:
@@ -59,7 +60,8 @@ class Nodes:
             partition, count = (int(str(metrics[f])) for f in ("partition-id", "num-partitions"))
         except (ValueError, KeyError, TypeError):
             reason = reply.error.reason if reply.has_error() else "its answer cannot be read"
-            log.warning("node %d is left out: %s", node, line(reason))
+            self.reason = one_line(reason)
+            log.warning("node %d is left out: %s", node, self.reason)
             return None
         others = self.partitions or count
         if count < 1 or not 0 <= partition < count or others != count:

@@ -1,5 +1,9 @@
 """Differential privacy by Flower's own wrappers, and what it has cost by Flower's accountant."""
 
+import json
+import os
+from pathlib import Path
+
 import numpy as np
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
@@ -14,10 +18,12 @@ from flwr.supercore.privacy_accounting import (
 )
 from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
 
-from moml.errors import ConfigError
+from moml.atomic import open_plain
+from moml.errors import CheckpointError, ConfigError
 from moml.flower.app.settings import Privacy
 from moml.flower.app.strategy import Cohorts
-from moml.types import Record
+from moml.storage.files import write_text
+from moml.storage.manifest import sync_folder
 
 CENTRAL = {
     "server": DifferentialPrivacyServerSideFixedClipping,
@@ -26,46 +32,64 @@ CENTRAL = {
 
 
 class Ledger:
-    """A run's privacy: the strategy with its noise, and epsilon by the rounds so far.
+    """A run's privacy: the strategy with its noise, and each client's releases, kept in a file.
 
-    Central: each mean that is released counts, whoever took part. Local: each answer counts for its
-    own client, and epsilon is that of the client that has answered most often.
+    Central: a mean that is released counts for every client. Local: a request counts for its own
+    client, as the server may have seen the answer even if it is late, refused or lost. Both are on
+    disk before they happen, so a run that was killed has at most counted too many.
     """
 
-    def __init__(self, privacy: Privacy, n: int, clients: int) -> None:
-        self.privacy, self.clients = privacy, clients
-        self.answers = np.zeros(n, np.int64)  # of each task
-        self.accountant = accountant(privacy.delta, n)  # of the server's means
+    def __init__(self, privacy: Privacy, n: int, clients: int, path: Path, begun: bool) -> None:
+        self.privacy, self.clients, self.path = privacy, clients, path
+        self.releases = np.zeros(n, np.int64)  # of each client
+        if begun or os.path.lexists(path):
+            self.releases = self._read()
 
     @property
     def asks(self) -> dict[str, bool]:
         """Options of `Cohorts`: each client is asked, and clipped, by itself."""
         return {"alone": True, "whole": self.privacy.where in CENTRAL}
 
+    @property
+    def epsilon(self) -> float:
+        """Of the client with the most releases."""
+        privacy = self.privacy
+        return epsilon_after(int(self.releases.max()), privacy.noise_multiplier, privacy.delta)
+
     def wrapped(self, cohorts: Cohorts) -> Strategy:
         """Return the strategy, private where that is the server's part."""
         if self.privacy.where not in CENTRAL:
             return cohorts
         numbers = (self.privacy.noise_multiplier, self.privacy.clipping_norm, self.clients)
-        return CENTRAL[self.privacy.where](cohorts, *numbers, accountant=self.accountant)
+        strict = accountant(self.privacy.delta, len(self.releases))  # with it: all clients or none
+        return CENTRAL[self.privacy.where](cohorts, *numbers, accountant=strict)
 
-    def count(self, tasks: list[int]) -> float:
-        """Return epsilon after a round that these tasks answered; a wrapper counts by itself."""
-        self.answers[tasks] += 1
+    def before_asking(self, tasks: list[int]) -> None:
+        """Count the answers that these clients may send."""
+        if self.privacy.where not in CENTRAL:
+            self._count(tasks)
+
+    def before_release(self) -> None:
+        """Count a mean that is about to be released."""
         if self.privacy.where in CENTRAL:
-            return _spent(self.accountant)
-        return epsilon_after(
-            int(self.answers.max()), self.privacy.noise_multiplier, self.privacy.delta
-        )
+            self._count(list(range(len(self.releases))))
 
-    def state(self) -> Record:
-        """Return what a checkpoint keeps."""
-        return {"accountant": self.accountant.state_dict(), "answers": self.answers.tolist()}
+    def _count(self, tasks: list[int]) -> None:
+        self.releases[tasks] += 1
+        write_text(json.dumps({"releases": self.releases.tolist()}) + "\n", self.path)
+        sync_folder(self.path.parent)
 
-    def load(self, state: Record) -> None:
-        """Restore from a checkpoint."""
-        self.accountant.load_state_dict(state["accountant"])
-        self.answers = np.array(state["answers"], np.int64)
+    def _read(self) -> np.ndarray:
+        try:
+            with open_plain(self.path) as file:
+                found = np.array(json.load(file)["releases"])
+            if found.shape != self.releases.shape or found.dtype != np.int64 or found.min() < 0:
+                raise ValueError(f"it must have {self.releases.size} counts")
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise CheckpointError(
+                f"cannot read {self.path}, without which epsilon is not known: {error}"
+            ) from error
+        return found
 
 
 def accountant(delta: float, n: int) -> RdpAccountant:
@@ -83,12 +107,8 @@ def epsilon_after(releases: int, noise_multiplier: float, delta: float = 1e-5) -
     >>> [round(epsilon_after(10, noise), 1) for noise in (1, 2, 4, 8)]
     [19.1, 8.1, 3.6, 1.7]
     """
+    if not releases:
+        return 0.0
     spent = accountant(delta, 1)
-    if releases:
-        spent.compose(GaussianPrivacyEvent(noise_multiplier, 1, 1), releases)
-    return _spent(spent)
-
-
-def _spent(accountant: RdpAccountant) -> float:
-    spent = accountant.get_privacy_spent()
-    return spent.epsilon if spent.num_releases else 0.0
+    spent.compose(GaussianPrivacyEvent(noise_multiplier, 1, 1), releases)
+    return spent.get_privacy_spent().epsilon

@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord
 from jaxtyping import PyTree
 
+from moml.errors import one_line
 from moml.storage.arrays import named_leaves
 from moml.types import Meta
 
@@ -47,7 +48,7 @@ def finite(tree: PyTree) -> bool:
 def problem_of(reply: Message, like: Meta, weight: int | None) -> str | None:
     """Return why a client's reply cannot go into the mean, or None; `weight` is what it must be."""
     if reply.has_error():
-        return f"error {reply.error.code}: {line(reply.error.reason)}"
+        return f"error {reply.error.code}: {one_line(reply.error.reason)}"
     try:
         kinds = {name: type(record) for name, record in reply.content.items()}
         if kinds != {ARRAYS: ArrayRecord, METRICS: MetricRecord}:
@@ -63,7 +64,7 @@ def problem_of(reply: Message, like: Meta, weight: int | None) -> str | None:
         if count != weight if weight is not None else not count >= 1:  # type: ignore[operator]
             return f"it counts itself {count} times"
     except Exception as error:  # a client may send anything
-        return f"it cannot be read: {line(error)}"
+        return f"it cannot be read: {one_line(error)}"
     return None
 
 
@@ -78,8 +79,3 @@ def size(message: Message) -> int:
     if message.has_error():
         return 0
     return sum(record.count_bytes() for record in message.content.values())
-
-
-def line(text: object) -> str:
-    """Return a text from elsewhere as one short line."""
-    return " ".join(str(text).split())[:200]

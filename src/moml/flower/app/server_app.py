@@ -3,6 +3,7 @@
 OUT/  run.json       experiment, configuration, and the token that memories are kept by
       checkpoints/   w and whose answers were counted, after every round
       rounds.jsonl   a line a round
+      privacy.json   each client's releases, with privacy
       w.safetensors  the model, when all rounds are done
       log.txt, lock
 """
@@ -67,14 +68,14 @@ def run(grid: Grid, settings: Settings, out: Path) -> State:
     server = server_of(settings.config)
     token = run_token(settings, out)
     first = State(jax.tree.map(np.asarray, server.meta), np.full(server.n, -1, np.int32))
-    clients = len(server.cohort(0)[0])
-    ledger = None if settings.privacy is None else Ledger(settings.privacy, server.n, clients)
+    ledger, private = None, settings.privacy
     with Checkpoints(out / "checkpoints", keep=2) as kept:
         kept.clear()
         found = kept.load(first)
         done, state = (0, first) if found is None else (found.step, State(*found.state))
-        if found is not None and ledger is not None:
-            ledger.load(found.info["privacy"])
+        if private is not None:
+            clients, file = len(server.cohort(0)[0]), out / "privacy.json"
+            ledger = Ledger(private, server.n, clients, file, begun=done > 0)
         keep_rows(out, done)
         log.info("%s: from round %d of %d", settings.experiment, done, settings.rounds)
         if done < settings.rounds:
@@ -89,8 +90,7 @@ def run(grid: Grid, settings: Settings, out: Path) -> State:
         def after(done: TrainingInfo) -> None:
             with open(out / "rounds.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-            info = {"privacy": None if ledger is None else ledger.state()}
-            kept.save(done.step, done.carry, info)
+            kept.save(done.step, done.carry, {})
             kept.wait()  # before anybody sees this model
             log.info("%s", describe(rows[-1]))
             print(describe(rows[-1]), flush=True)  # Flower shows it to whoever started the run
@@ -120,12 +120,16 @@ def one_round(
     strategy: Strategy = cohorts if ledger is None else ledger.wrapped(cohorts)
     arrays = arrays_of(state.meta)
     messages = list(strategy.configure_train(number + 1, arrays, ConfigRecord(), grid))
+    if ledger is not None:
+        ledger.before_asking([task for each in cohorts.asked for task in each.tasks])
     replies = exchange(grid, messages, settings.timeout)
     unmoved = ledger is None or ledger.privacy.where != "server"
     good = cohorts.sifted(replies, state.meta, weighted=server.weighted, unmoved=unmoved)
     heard = [task for each, _ in good for task in each.tasks]
     mean, metrics = strategy.aggregate_train(number + 1, [reply for _, reply in good])
     if mean is not None:
+        if ledger is not None:
+            ledger.before_release()
         meta = jax.tree.map(np.asarray, server.mix(state.meta, tree_of(mean, state.meta)))
         counted = state.heard.copy()
         counted[heard] = number
@@ -136,14 +140,14 @@ def one_round(
         "rounds": settings.rounds,
         "metric": server.metric,
         **{name: values.get(name) for name in ("loss", "before", "after")},
-        "asked": sum(len(each.tasks) for each in cohorts.asked),
+        "drawn": len(heard) + sum(len(each.tasks) for each in cohorts.failed),
         "answered": len(heard),
         "failed": [each._asdict() for each in cohorts.failed],
         "released": mean is not None,
         "down": sum(map(size, messages)),
         "up": sum(size(reply) for reply in replies if reply is not None),
         "seconds": round(time.monotonic() - began, 3),
-        "epsilon": None if ledger is None else ledger.count(heard),
+        "epsilon": None if ledger is None else ledger.epsilon,
     }
 
 
@@ -153,7 +157,7 @@ def describe(row: Record) -> str:
     if row["loss"] is not None:
         parts += [f"loss {row['loss']:.4g}", f"{row['metric']} {row['before']:.4g}"]
         parts += [f"{row['after']:.4g} after adapting"]
-    parts += [f"{row['answered']} of {row['asked']} tasks answered"]
+    parts += [f"{row['answered']} of {row['drawn']} tasks answered"]
     if row["epsilon"] is not None:
         parts += [f"epsilon {row['epsilon']:.3f}"]
     parts += [f"partition {each['partition']} failed: {each['reason']}" for each in row["failed"]]

@@ -68,7 +68,7 @@ class Cohorts(FedAvg):
         ids, present = self.cohort(server_round - 1)
         holders = self.nodes.holders(grid, self.timeout)
         if not self.nodes.partitions:
-            raise ConfigError("no node says which partition it holds: see the nodes' logs")
+            raise ConfigError(f"no node says which partition it holds: {self.nodes.reason}")
         self.asked, self.failed = [], []
         for partition, tasks in self._by_partition(ids[present]).items():
             if partition in holders:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import secrets
 import socket
 import subprocess
 import time
@@ -9,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from psutil import Process
+from psutil import Process, process_iter
 
-from moml.errors import ConfigError, FlowerError
+from moml.errors import ConfigError, FlowerError, one_line
 from moml.flower.local.certificates import make_certificates, make_key
 from moml.flower.local.folder import NAME, Places, connect, environment, toml
 from moml.flower.local.processes import find, start, stop
@@ -22,6 +23,7 @@ from moml.types import Record
 
 HERE = "127.0.0.1"
 LINK = "superlink"
+MARK = "MOML_FEDERATION"  # in the environment of all that `up` starts, and of what they start
 PATIENCE = 180.0  # seconds for a program to be ready
 
 
@@ -33,6 +35,7 @@ class Deployment:
     ports: list[int]
     data: str | None = None
     processes: dict[str, list[int | float]] = field(default_factory=dict)  # pid, start
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
     def nodes(self) -> int:
@@ -49,6 +52,13 @@ class Deployment:
         """Its processes that run, by name: superlink, node-0, node-1, ..."""
         found = {name: find(int(pid), since) for name, (pid, since) in self.processes.items()}
         return {name: process for name, process in found.items() if process is not None}
+
+    @property
+    def started(self) -> set[Process]:
+        """All that runs of it, with what its processes started: also of those that were killed."""
+        mark = lambda process: (process.info["environ"] or {}).get(MARK)
+        marked = {one for one in process_iter(["environ"]) if mark(one) == self.mark}
+        return marked | set(self.alive.values())
 
     @property
     def missing(self) -> list[str]:
@@ -85,9 +95,8 @@ def flwr(places: Places, *words: str) -> Record:
     except ValueError:
         answer = {}
     if not answer.get("success"):
-        text = answer.get("error-message") or done.stderr or done.stdout
-        last = [line.strip() for line in text.splitlines() if line.strip()][-1:] or ["no answer"]
-        raise FlowerError(f"flwr {words[0]}: {last[0]}")
+        text = answer.get("error-message") or _last_lines(done.stderr or done.stdout)
+        raise FlowerError(f"flwr {words[0]}: {one_line(text, 1000) or 'no answer'}")
     return answer
 
 
@@ -107,6 +116,7 @@ def up(
     with Lock(places.home):
         now, path = deployed(places), None if data is None else str(data.absolute())
         if now is None or not now.alive:
+            stop([] if now is None else now.started)
             if data is not None and not data.exists():
                 raise ConfigError(f"--data {data}: there is no such file or folder")
             now = _prepare(places, nodes or 3, tls, path)
@@ -114,7 +124,7 @@ def up(
             state = f"{now.nodes} nodes{' and TLS' if now.tls else ''}"
             raise ConfigError(f"{places.root} is up with {state}; `moml flower down` comes first")
         elif LINK in now.missing:  # its nodes may have lost messages: all start again
-            stop(now.alive.values())
+            stop(now.started)
             now = _prepare(places, now.nodes, now.tls, now.data)
         missing = now.missing
         try:
@@ -127,15 +137,19 @@ def up(
 
 
 def down(places: Places) -> int:
-    """Stop what `up` has started, nodes first; how many there were. Their files stay."""
+    """Stop what `up` has started, nodes first, and all that they started; how many there were.
+
+    Their files stay.
+    """
     with Lock(places.home):
         now = deployed(places)
         running = {} if now is None else now.alive
-        link = [running[LINK]] if LINK in running else []
-        stop(process for process in running.values() if process not in link)
-        stop(link)
+        stop(process for name, process in running.items() if name != LINK)
+        stop(process for name, process in running.items() if name == LINK)
+        left = set() if now is None else now.started
+        stop(left)
         (places.home / "up.json").unlink(missing_ok=True)
-    return len(running)
+    return len(running) + len(left)
 
 
 def _prepare(places: Places, nodes: int, tls: bool, data: str | None) -> Deployment:
@@ -180,7 +194,7 @@ def _start(places: Places, now: Deployment, names: Sequence[str], shown: bool) -
 
 
 def _begin(places: Places, now: Deployment, name: str, command: list[str]) -> None:
-    process = start(command, _log(places, name), environment(places))
+    process = start(command, _log(places, name), environment(places) | {MARK: now.mark})
     now.processes[name] = [process.pid, process.create_time()]
     write_text(json.dumps(asdict(now), indent=1) + "\n", places.home / "up.json")
 
@@ -221,12 +235,17 @@ def _log(places: Places, name: str) -> Path:
     return places.home / "logs" / f"{name}.log"
 
 
+def _last_lines(text: str, count: int = 8) -> str:
+    """The last lines of a program's output, without colours."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    return "\n".join([each for each in lines if each.strip()][-count:])
+
+
 def _check(places: Places, now: Deployment, names: Sequence[str], deadline: float) -> None:
     """Raise where one of them has ended, or where the time is over."""
     for name in (name for name in now.missing if name in names and name in now.processes):
         log = _log(places, name)
-        text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
-        lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-        raise FlowerError(f"{name} ended as it was started: {' / '.join(lines[-8:])} ({log})")
+        text = one_line(_last_lines(log.read_text(errors="replace")), 1000)
+        raise FlowerError(f"{name} ended as it was started: {text} ({log})")
     if time.monotonic() > deadline:
         raise FlowerError(f"not ready after {PATIENCE:.0f} s; see {places.home / 'logs'}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
-from moml.errors import ConfigError, Diverged, FlowerError, Interrupted
+from moml.errors import ConfigError, Diverged, FlowerError, Interrupted, one_line
 from moml.flower.app.settings import DEFAULTS, Settings, read
 from moml.flower.local.deploy import LINK, deployed, flwr, online
 from moml.flower.local.folder import NAME, Places, toml
@@ -133,7 +133,7 @@ def _status(places: Places, folder: Path, number: str) -> tuple[str, str]:
     except FlowerError as error:
         reason = f"the SuperLink does not answer any more ({error})"
         raise FlowerError(f"{reason}; {_hint(places, folder)}") from error
-    return found["status"], " ".join(found["status-details"].split())
+    return found["status"], one_line(found["status-details"], 1000)
 
 
 def _hint(places: Places, folder: Path) -> str:
