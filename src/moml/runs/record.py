@@ -5,12 +5,13 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from moml.atomic import read_plain
 from moml.config.config import Config, changed, fields_of
 from moml.config.toml import dump, parse
 from moml.config.toml import load as read_config
 from moml.errors import ConfigError, MomlError
 from moml.storage.files import write_text
-from moml.storage.folder import versions
+from moml.storage.folder import check_plain, versions
 from moml.types import Record
 
 log = logging.getLogger("moml")
@@ -37,8 +38,9 @@ def begin(
 
 def record_of(folder: Path) -> tuple[Record, Config]:
     """The record and the configuration that a run was started with."""
+    check_plain(folder)
     try:
-        record = json.loads((folder / "run.json").read_text())
+        record = json.loads(read_plain(folder / "run.json"))
         if record.get("format") != FORMAT:
             old = "an earlier" if "format" not in record else "another"
             raise ConfigError(f"{folder} was written by {old} version of moml, which is not read")

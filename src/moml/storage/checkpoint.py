@@ -25,6 +25,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from moml.atomic import read_plain
 from moml.errors import CheckpointError, LostProcess, MomlError, check_count
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
@@ -192,7 +193,7 @@ class Checkpoints:
                 self._put_aside(step)
                 bad.append(step)
             else:
-                text = (self.path(step) / "info.json").read_text()
+                text = read_plain(self.path(step) / "info.json")
                 self._write(step, change(saved.state), text)
         self.clear()
         return bad
@@ -204,7 +205,7 @@ class Checkpoints:
                 os.rename(swapped, final)  # killed while it was being replaced
         for prefix in (PARTIAL, SWAPPED, OLD):
             for path in self.folder.glob(prefix + "*"):
-                shutil.rmtree(path)
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _write(self, step: int, state: State, text: str) -> None:
         partial, final = self.folder / f"{PARTIAL}{step:010d}", self.path(step)
@@ -256,7 +257,7 @@ class Checkpoints:
 
     def _score(self, step: int) -> float | None:
         with suppress(OSError, ValueError, LookupError, TypeError):
-            return json.loads((self.path(step) / "info.json").read_bytes())["score"]
+            return json.loads(read_plain(self.path(step) / "info.json"))["score"]
         return None
 
 
@@ -265,7 +266,7 @@ def _read(
 ) -> Saved:
     """Read a verified checkpoint; a CheckpointError says why it cannot be used."""
     try:
-        about = json.loads((folder / "info.json").read_bytes())
+        about = json.loads(read_plain(folder / "info.json"))
         if about["format"] != FORMAT:
             age = "a newer version" if about["format"] > FORMAT else "version 0.1"
             written = f"it has format {about['format']}, written by {age} of moml"

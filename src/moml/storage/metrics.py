@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moml.atomic import append_plain, open_plain
 from moml.errors import CheckpointError, ConfigError, DataError
 from moml.types import Record
 
@@ -44,7 +45,7 @@ class Metrics:
             raise CheckpointError(problem)
         self._digest = hashlib.sha256(_prefix(self.path, mark.offset))
         try:
-            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+            self._file = append_plain(self.path)
             self._file.truncate(mark.offset)
         except OSError as error:
             raise ConfigError(f"cannot write {self.path}: {error.strerror}") from error
@@ -100,7 +101,8 @@ def verify(path: Path, mark: Mark) -> str | None:
 def read(path: Path | str) -> list[Record]:
     """Return the rows of a metrics file, without a last line that is incomplete."""
     try:
-        lines = Path(path).read_bytes().split(b"\n")[:-1]  # after the last newline: incomplete
+        with open_plain(path) as file:
+            lines = file.read().split(b"\n")[:-1]  # after the last newline: incomplete
     except OSError as error:
         raise DataError(f"cannot read metrics from {path}: {error.strerror}") from error
     rows = []
@@ -142,7 +144,7 @@ def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Record]
 def _prefix(path: Path, length: int) -> bytes:
     if length == 0:
         return b""
-    with open(path, "rb") as file:
+    with open_plain(path) as file:
         return file.read(length)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from moml.atomic import atomic_write
+from moml.atomic import atomic_write, read_plain
 from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.storage.files import check_space, writable_folder, write_text
 from moml.storage.folder import Lock
@@ -97,7 +97,7 @@ class RowsOnDisk:
         try:
             if lock and path.exists():  # a lock would make a folder that does not exist
                 self._acquire()
-            about = json.loads(path.read_text())
+            about = json.loads(read_plain(path))
             return {name: about[name] for name in ("format", "id", "run", "tasks", "row")}
         except FileNotFoundError as error:
             raise CheckpointError(f"{self.folder} holds no memories (about.json)") from error

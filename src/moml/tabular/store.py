@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Int, PyTree
 
 from moml.algorithms.tabular.members import PersonalParams, parts
+from moml.atomic import read_plain
 from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays, writing
 from moml.storage.files import writable_folder, write_text
@@ -204,7 +205,7 @@ def refused(folder: Path) -> Iterator[None]:
 def read_json(path: Path) -> Any:
     """The content of a JSON file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_plain(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 

@@ -3,10 +3,12 @@
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+from moml.atomic import open_plain
 from moml.config.config import Config, classifies, kind_of
 from moml.config.problems import Problem, Table
 from moml.errors import ConfigError, DataError, check_count
@@ -179,7 +181,9 @@ def _state(
         return State("wait", "running", f"{far}: it was running when this page was made.")
     open_ = next(part for part, n in zip(parts, steps, strict=True) if n < config.iterations)
     log = open_ / "log.txt"
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    text = ""
+    with suppress(OSError), open_plain(log) as file:
+        text = file.read().decode(errors="replace")
     # the error that ended the run; empty where it was started again since
     ends = re.findall(r"^\S+Z INFO (?:ended by (.*)|.*: from step \d+ of \d+)$", text, re.M)
     if ends and ends[-1].startswith("Diverged: "):
