@@ -6,6 +6,7 @@ and the old one is removed. After a kill at any moment, the same command again f
 """
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from json import dumps
@@ -17,7 +18,7 @@ from moml.errors import ConfigError
 from moml.serving.forget_memory import forget_memories
 from moml.storage.arrays import read_arrays
 from moml.storage.files import write_text
-from moml.storage.folder import Lock
+from moml.storage.folder import Lock, check_plain
 from moml.storage.manifest import NAME, seal, sync_folder, verify
 from moml.tabular.store import BLOCK, check_seal, read_about, read_json, write_blocks, write_ids
 from moml.types import Record
@@ -39,9 +40,10 @@ def forget(run: str | os.PathLike[str], tasks: Sequence[str]) -> list[str]:
     work = folder.with_name(f".{folder.name}.forget")
     if not folder.is_dir() and not (work / "old").is_dir():
         raise ConfigError(f"{folder} is not the folder of a run")
+    check_plain(work.parent, re.escape(work.name))
     with Lock(work, "moml forget"):
-        interrupted = _clean_up(folder, work)
         try:
+            interrupted = _clean_up(folder, work)
             lines = _rewrite(folder, work, dict.fromkeys(tasks), interrupted)
         except OSError as error:
             raise ConfigError(f"cannot rewrite {folder}: {error.strerror or error}") from error
