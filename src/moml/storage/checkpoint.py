@@ -261,6 +261,15 @@ class Checkpoints:
         return None
 
 
+def newest_info(folder: Path, *, whole: bool = True) -> tuple[Path, Record] | None:
+    """Return the newest good checkpoint and its notes; not `whole`: whatever its state is."""
+    for path in sorted(folder.glob("[0-9]" * 10), reverse=True):
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            if verify(path, None if whole else "info.json") is None:
+                return path, dict(json.loads(read_plain(path / "info.json"))["info"])
+    return None
+
+
 def _read(
     folder: Path, step: int, like: PyTree, usable: Usable = lambda info: None, *, mapped: bool
 ) -> Saved:

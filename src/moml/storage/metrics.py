@@ -36,6 +36,14 @@ class Mark(NamedTuple):
 START = Mark(0, hashlib.sha256().hexdigest())
 
 
+def mark_of(info: Record) -> Mark:
+    """Return the mark that a checkpoint notes."""
+    try:
+        return Mark(int(info["metrics"]["offset"]), str(info["metrics"]["digest"]))
+    except (LookupError, TypeError, ValueError) as error:
+        raise CheckpointError("it notes no place in metrics.jsonl") from error
+
+
 class Metrics:
     """The metrics file of a run, opened at a mark: all after it is truncated."""
 

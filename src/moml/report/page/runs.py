@@ -14,8 +14,9 @@ from moml.config.problems import Problem, Table
 from moml.errors import ConfigError, DataError, check_count
 from moml.methods import summary as summary
 from moml.runs.record import record_of
+from moml.storage.checkpoint import newest_info
 from moml.storage.folder import in_use
-from moml.storage.metrics import FIELDS, read
+from moml.storage.metrics import FIELDS, mark_of, read, verify
 from moml.tabular.store import read_about, read_json, refused
 from moml.training.sweep import grid_of
 from moml.types import Record
@@ -159,6 +160,9 @@ def read_run(folder: Path, name: str) -> Run:
 
 def _metrics(folder: Path) -> list[Record]:
     path = folder / "metrics.jsonl"
+    found = newest_info(folder / "checkpoints")
+    if found is not None and (problem := verify(path, mark_of(found[1]))):
+        raise DataError(problem)
     rows = read(path) if path.exists() else []
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not set(FIELDS) <= set(row):
