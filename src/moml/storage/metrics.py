@@ -18,6 +18,7 @@ import numpy as np
 
 from moml.atomic import append_plain, open_plain
 from moml.errors import CheckpointError, ConfigError, DataError
+from moml.storage.files import writing_to
 from moml.types import Record
 
 COUNTS = ("step", "iterations", "samples")  # integers, the same for all members of a sweep
@@ -52,11 +53,9 @@ class Metrics:
         if problem := verify(self.path, mark):
             raise CheckpointError(problem)
         self._digest = hashlib.sha256(_prefix(self.path, mark.offset))
-        try:
+        with writing_to(self.path):
             self._file = append_plain(self.path)
             self._file.truncate(mark.offset)
-        except OSError as error:
-            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from error
 
     def __enter__(self) -> "Metrics":
         return self
@@ -74,18 +73,14 @@ class Metrics:
         whole = counts | values | ({COST: cost} if cost else {})
         line = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         self._digest.update(line)
-        try:
+        with writing_to(self.path):
             while line:
                 line = line[self._file.write(line) :]
-        except OSError as error:
-            raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from error
 
     def sync(self) -> Mark:
         """Sync all rows to the disk, and return the mark of their end."""
-        try:
+        with writing_to(self.path):
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from error
         return Mark(os.fstat(self._file.fileno()).st_size, self._digest.hexdigest())
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from moml.algorithms.tabular.members import PersonalParams, parts
 from moml.atomic import read_plain
 from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays, writing
-from moml.storage.files import writable_folder, write_text
+from moml.storage.files import writable_folder, write_text, writing_to
 from moml.storage.manifest import seal, sync_folder, verify
 from moml.tabular.model import TableModel
 from moml.types import Record
@@ -178,14 +178,13 @@ def building(out: Path) -> Iterator[Path]:
     place = out.absolute()
     partial = place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial")
     try:
-        partial.mkdir()
-        yield partial
-        seal(partial)
-        free_place(place)
-        os.rename(partial, place)
-        sync_folder(place.parent)
-    except OSError as error:
-        raise ConfigError(f"cannot write {out}: {error.strerror or error}") from error
+        with writing_to(out):
+            partial.mkdir()
+            yield partial
+            seal(partial)
+            free_place(place)
+            os.rename(partial, place)
+            sync_folder(place.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
