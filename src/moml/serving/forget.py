@@ -17,7 +17,7 @@ import numpy as np
 from moml.errors import ConfigError
 from moml.serving.forget_memory import forget_memories
 from moml.storage.arrays import read_arrays
-from moml.storage.files import write_text
+from moml.storage.files import copy_plain, write_text, writing_to
 from moml.storage.folder import Lock, check_plain
 from moml.storage.manifest import NAME, seal, sync_folder, verify
 from moml.tabular.store import BLOCK, check_seal, read_about, read_json, write_blocks, write_ids
@@ -43,10 +43,9 @@ def forget(run: str | os.PathLike[str], tasks: Sequence[str]) -> list[str]:
     check_plain(work.parent, re.escape(work.name))
     with Lock(work, "moml forget"):
         try:
-            interrupted = _clean_up(folder, work)
-            lines = _rewrite(folder, work, dict.fromkeys(tasks), interrupted)
-        except OSError as error:
-            raise ConfigError(f"cannot rewrite {folder}: {error.strerror or error}") from error
+            with writing_to(folder):
+                interrupted = _clean_up(folder, work)
+                lines = _rewrite(folder, work, dict.fromkeys(tasks), interrupted)
         finally:
             if folder.exists():
                 shutil.rmtree(work)
@@ -83,7 +82,7 @@ def _rewrite(folder: Path, work: Path, tasks: dict[str, None], interrupted: bool
         for n in names
         if n == "__pycache__" or (Path(at) / n).relative_to(folder).as_posix() in removed | CHANGED
     ]
-    shutil.copytree(folder, new, ignore=skip)
+    shutil.copytree(folder, new, ignore=skip, copy_function=copy_plain)
     others = lambda ids: [id_ for id_ in ids if id_ not in tasks]
     lists = {key: others(about[key]) for key in ("trained", "held_out") if key in about}
     write_text(dumps(about | lists, indent=1) + "\n", new / name)
