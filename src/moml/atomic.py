@@ -9,15 +9,18 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader, BufferedWriter, FileIO
 from pathlib import Path
 
+SHARED = 0o666  # as the umask says: for what is made to be shown, such as rows and pages
+
 
 @contextmanager
 def atomic_write(
-    path: str | os.PathLike[str], permissions: int = 0o666
+    path: str | os.PathLike[str], permissions: int = 0o600
 ) -> Iterator[BufferedWriter]:
     """Open a temporary file beside `path`, which takes its place when the block ends.
 
     The temporary file has a random name and is created exclusively, without following links. It is
-    synced before it is renamed, and removed if the block raises.
+    synced before it is renamed, and removed if the block raises. Others cannot read it, unless
+    `permissions` are `SHARED`.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")

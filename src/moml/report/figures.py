@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from moml.atomic import SHARED
 from moml.errors import ConfigError
 from moml.storage.files import write_bytes
 
@@ -47,7 +48,7 @@ def save(figure: Figure, path: Path) -> Path:
     for suffix in (".svg", ".png"):
         drawn = BytesIO()
         figure.savefig(drawn, dpi=150, format=suffix[1:])
-        write_bytes(drawn.getvalue(), path.with_suffix(suffix))
+        write_bytes(drawn.getvalue(), path.with_suffix(suffix), SHARED)
     pyplot().close(figure)
     return path.with_suffix(".png")
 

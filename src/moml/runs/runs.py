@@ -71,7 +71,7 @@ def train(
     with ExitStack() as stack:
 
         def claim() -> None:
-            stack.enter_context(Lock(writable_folder(folder)))
+            stack.enter_context(Lock(writable_folder(folder, 0o700)))
             extra = {} if source is None else {"from": str(source)}
             begin(folder, config, extra, job.execution.check_new)
 

@@ -29,7 +29,7 @@ from moml.atomic import read_plain
 from moml.errors import CheckpointError, LostProcess, MomlError, check_count
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
-from moml.storage.files import check_space
+from moml.storage.files import check_space, write_text
 from moml.storage.manifest import seal, sync_folder, verify
 from moml.storage.shares import Share, read_shared, write_shared
 from moml.types import Record, State
@@ -214,15 +214,15 @@ class Checkpoints:
         whole = {name: leaf for name, leaf in leaves.items() if name not in shares}
 
         def begin() -> None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(0o700, parents=True, exist_ok=True)
             self.clear()
             rows = self.group.processes * sum(x.rows.nbytes for x in shares.values())
             check_space(self.folder, rows + sum(x.nbytes for x in whole.values()))
-            partial.mkdir()
+            partial.mkdir(0o700)
 
         def finish() -> None:
             write_arrays(partial / STATE, whole)
-            (partial / "info.json").write_text(text)
+            write_text(text, partial / "info.json")
             seal(partial)
             if final.exists():
                 os.rename(final, self.folder / (SWAPPED + final.name))

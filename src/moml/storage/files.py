@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from moml.atomic import atomic_write, open_plain
+from moml.atomic import SHARED, atomic_write, open_plain
 from moml.errors import ConfigError, DataError
 from moml.types import Record
 
 
-def writable_folder(path: str | Path) -> Path:
+def writable_folder(path: str | Path, mode: int = 0o777) -> Path:
     """Return a folder that results can be written to; it is made if it does not exist."""
     folder = Path(path)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
@@ -35,7 +35,7 @@ def check_space(folder: Path, needed: int) -> None:
 
 def write_json(rows: Sequence[Record], path: str | Path) -> None:
     """Write rows as a JSON array."""
-    write_text(json.dumps(list(rows), indent=1) + "\n", path)
+    write_text(json.dumps(list(rows), indent=1) + "\n", path, SHARED)
 
 
 @contextmanager
@@ -51,14 +51,14 @@ def writing_to(path: str | Path) -> Iterator[None]:
         raise ConfigError(f"cannot write {path}: {text}") from cause
 
 
-def write_text(text: str, path: str | Path) -> None:
+def write_text(text: str, path: str | Path, permissions: int = 0o600) -> None:
     """Write a text file that appears complete or not at all."""
-    write_bytes(text.encode(), path)
+    write_bytes(text.encode(), path, permissions)
 
 
-def write_bytes(content: bytes, path: str | Path) -> None:
+def write_bytes(content: bytes, path: str | Path, permissions: int = 0o600) -> None:
     """Write a file that appears complete or not at all."""
-    with writing_to(path), atomic_write(path) as file:
+    with writing_to(path), atomic_write(path, permissions) as file:
         file.write(content)
 
 

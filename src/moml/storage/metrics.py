@@ -18,7 +18,7 @@ import numpy as np
 
 from moml.atomic import append_plain, open_plain
 from moml.errors import CheckpointError, ConfigError, DataError
-from moml.storage.files import writing_to
+from moml.storage.files import writable_folder, writing_to
 from moml.types import Record
 
 COUNTS = ("step", "iterations", "samples")  # integers, the same for all members of a sweep
@@ -129,7 +129,7 @@ def tensorboard_x() -> ModuleType:
 @contextmanager
 def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Record], None]]:
     """Yield a function that writes rows for TensorBoard; earlier ones from `step` on are purged."""
-    writer = tensorboard_x().SummaryWriter(str(folder), purge_step=step)
+    writer = tensorboard_x().SummaryWriter(str(writable_folder(folder, 0o700)), purge_step=step)
 
     def show(row: Record) -> None:
         for name in VALUES:

@@ -82,7 +82,7 @@ class RowsOnDisk:
                 )
         elif rows.exists():
             raise ConfigError(f"{self.folder} holds other files: give another folder")
-        writable_folder(self.folder)
+        writable_folder(self.folder, 0o700)
         have = rows.stat().st_size if rows.exists() else 0
         check_space(self.folder, self.n * self.layout.stride - have)
 
@@ -214,7 +214,7 @@ class RowsOnDisk:
                 for partial in self.folder.glob(".undo-*"):  # of a process that was killed
                     partial.unlink()
                 for path in self.logs():
-                    with atomic_write(path, 0o600) as file:
+                    with atomic_write(path) as file:
                         for some, rows in records(path, self.layout.stride):
                             rows[np.isin(some, which)] = 0
                             file.write(entries_of(some, rows).data)
