@@ -21,6 +21,7 @@ import numpy as np
 
 from moml.atomic import atomic_write, read_plain
 from moml.errors import CheckpointError, ConfigError, MomlError
+from moml.storage.checkpoint import newest_info
 from moml.storage.files import check_space, writable_folder, write_text
 from moml.storage.folder import Lock
 from moml.storage.manifest import sync_folder
@@ -210,7 +211,12 @@ class RowsOnDisk:
         which = np.unique(np.asarray(ids, np.int64))
         try:
             with _errors(self.folder, "write"):
-                self._check_same(self._about(lock=True))
+                about = self._about(lock=True)
+                _, info = newest_info(self.owner / "checkpoints") or (None, {})
+                own = self._inside or about["run"] == str(self.owner)
+                if not own and info.get("rows", [""])[0] != about["id"]:
+                    raise CheckpointError(f"{self.folder} holds the memories of {about['run']}")
+                self._check_same(about)
                 for partial in self.folder.glob(".undo-*"):  # of a process that was killed
                     partial.unlink()
                 for path in self.logs():
