@@ -39,6 +39,7 @@ TRAINED = (
 SWEPT = ("part-000", "part-000/log.txt", "part-000/metrics.jsonl", f"part-000/{STEP}")
 TABLE = ("table.json", "manifest.json", "model.safetensors", "tasks.json", "personal.safetensors",
          "evaluation.json", "residuals.safetensors", "more")  # fmt: skip
+EACH = ("index.json", "tasks", "tasks/000001.safetensors")  # as `moml adapt` leaves them
 WORK = (".run.forget", ".run.forget/new", ".run.forget/old", ".run.forget/lock")
 
 
@@ -50,6 +51,7 @@ def made(tmp_path_factory, quick, cached):  # noqa: F811
     sweep_run(SINE, folder / "swept", {"eta": [0.01]}, 1)
     rows = visits(4, 0)
     small_run(folder / "table", rows, ["summary"])
+    small_run(folder / "models", rows, ["summary"], each=True)
     write_table(rows, folder / "rows.csv")
     return folder
 
@@ -177,9 +179,10 @@ def test_the_rows_of_a_sweep_replace_a_link(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", (*TABLE, *WORK))
+@pytest.mark.parametrize("name", (*TABLE, *EACH, *WORK))
 def test_nor_does_a_command_on_the_run_of_a_table(made, run, name, kind, tmp_path, capsys):
-    run, data, out = run("table"), made / "rows.csv", tmp_path / "out.csv"
+    run = run("models" if name in EACH else "table")
+    data, out = made / "rows.csv", tmp_path / "out.csv"
     plant((run.parent if name in WORK else run) / name, kind, tmp_path / "outside")
     before = content(tmp_path)
     reading = [
@@ -188,8 +191,8 @@ def test_nor_does_a_command_on_the_run_of_a_table(made, run, name, kind, tmp_pat
         ("report", run, "--out", out), ("train", "--data", data, "--from", run, "--out", out),
     ]  # fmt: skip
     forgetting = ("forget", run, "--task", "pers\u00f6n-1")
-    [*refused(capsys, run, before, [forgetting, *reading] if name in TABLE else [forgetting])]
-    if name in TABLE:
+    [*refused(capsys, run, before, [forgetting] if name in WORK else [forgetting, *reading])]
+    if name not in WORK:
         with pytest.raises(MomlError), not_for_ever():
             moml.load(run)
 

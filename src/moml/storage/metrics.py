@@ -129,7 +129,8 @@ def tensorboard_x() -> ModuleType:
 @contextmanager
 def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Record], None]]:
     """Yield a function that writes rows for TensorBoard; earlier ones from `step` on are purged."""
-    writer = tensorboard_x().SummaryWriter(str(writable_folder(folder, 0o700)), purge_step=step)
+    with writing_to(writable_folder(folder, 0o700)):
+        writer = tensorboard_x().SummaryWriter(str(folder), purge_step=step)
 
     def show(row: Record) -> None:
         for name in VALUES:
@@ -138,10 +139,14 @@ def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Record]
             for member, number in members:
                 if number is not None:
                     writer.add_scalar(f"{name}/{member}".rstrip("/"), number, row["step"])
-        writer.flush()
+        with writing_to(folder):
+            writer.flush()
 
-    with writer:
+    try:
         yield show
+    finally:
+        with writing_to(folder):
+            writer.close()
 
 
 def _prefix(path: Path, length: int) -> bytes:
