@@ -17,7 +17,7 @@ from moml.report.page.runs import read_run
 from moml.report.page.settings import bare
 from moml.runs import sweeps
 from moml.runs.job import SCORED
-from moml.runs.record import record_of
+from moml.runs.record import record_of, save_record
 from moml.runs.score import score
 from moml.storage import manifest
 from moml.storage.folder import Lock
@@ -185,7 +185,7 @@ def test_runs_side_by_side(sine, plain, swept, table, diverged, tmp_path):
 
 def test_state_of_a_run(plain, tmp_path, monkeypatch):
     killed = tmp_path / "killed"
-    shutil.copytree(plain, killed)
+    shutil.copytree(plain, killed, ignore=shutil.ignore_patterns("checkpoints"))
     lines = (killed / "metrics.jsonl").read_text().splitlines(keepends=True)
     (killed / "metrics.jsonl").write_text("".join(lines[:3]))
     assert read_run(killed, "it").state.label == "unfinished"
@@ -202,7 +202,7 @@ def test_state_of_a_run(plain, tmp_path, monkeypatch):
 
 def test_a_stopped_run_that_once_diverged_is_unfinished(plain, tmp_path):
     stopped = tmp_path / "stopped"
-    shutil.copytree(plain, stopped)
+    shutil.copytree(plain, stopped, ignore=shutil.ignore_patterns("checkpoints"))
     (stopped / "metrics.jsonl").write_text("")
     with open(stopped / "log.txt", "a") as log:
         log.write("2026-01-01T00:00:00Z INFO ended by Diverged: maml diverged\n")
@@ -215,7 +215,7 @@ def test_a_stopped_run_that_once_diverged_is_unfinished(plain, tmp_path):
 @pytest.mark.parametrize("line", ['{"step": 1}', "nothing"])
 def test_metrics_of_another_kind_are_refused(plain, tmp_path, line):
     other = tmp_path / "other"
-    shutil.copytree(plain, other)
+    shutil.copytree(plain, other, ignore=shutil.ignore_patterns("checkpoints"))
     (other / "metrics.jsonl").write_text(line + "\n")
     with pytest.raises(DataError, match="line 1 of"):
         read_run(other, "it")
@@ -238,9 +238,9 @@ def test_names_are_escaped(plain, table, tmp_path):
     assert str(both[0]) in made.said("h2")
     evil = tmp_path / "evil"
     shutil.copytree(plain, evil)
-    record = json.loads((evil / "run.json").read_text())
+    record, _ = record_of(evil)
     record["versions"]["device"] = "</style><script>alert(2)</script>"
-    (evil / "run.json").write_text(json.dumps(record))
+    save_record(evil, record)
     made = page(tmp_path / "page.html", evil)
     assert not made.all("script") and "</style><script>alert(2)</script>" in made.said("td")
 

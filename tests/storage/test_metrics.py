@@ -121,7 +121,7 @@ def test_errors_say_where(path, tmp_path):
 def test_a_full_disk_is_told(path):
     with Metrics(path) as file, open("/dev/full", "wb", buffering=0) as full:
         file._file, mine = full, file._file
-        with pytest.raises(CheckpointError, match=r"metrics.jsonl: No space left on device"):
+        with pytest.raises(ConfigError, match=r"metrics.jsonl: no space left on device"):
             file.write(row())
         file._file = mine
 

@@ -20,7 +20,7 @@ from moml.errors import CheckpointError, ConfigError
 from moml.runs import model_scores as page_scores
 from moml.runs import runs
 from moml.runs.job import plan_of, single
-from moml.runs.record import record_of
+from moml.runs.record import record_of, write_record
 from moml.runs.sweeps import sweep_run
 from moml.serving.forget import forget
 from moml.storage.checkpoint import Checkpoints
@@ -228,6 +228,22 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
     with Lock(run), pytest.raises(ConfigError, match="is in use"):
         forget(run, ["7"])
     assert runs.load(run).params  # needs no row
+
+
+def test_the_memories_of_another_run_are_not_forgotten(tmp_path):
+    """A run that names my folder as its own: it may have been made to."""
+    there = tmp_path / "there"
+    config = config_of("moml, eager", memory="disk", memory_dir=str(there))
+    runs.train(config, tmp_path / "mine")
+    mine, stranger = (there / "rows").read_bytes(), tmp_path / "stranger"
+    stranger.mkdir()
+    write_record(stranger, record_of(tmp_path / "mine")[1], {})
+    with pytest.raises(CheckpointError, match=f"{there} holds the memories of {tmp_path / 'mine'}"):
+        forget(stranger, ["7"])
+    assert (there / "rows").read_bytes() == mine
+    moved = (tmp_path / "mine").rename(tmp_path / "moved")
+    forget(moved, ["7"])
+    assert (there / "rows").read_bytes() != mine
 
 
 def test_a_run_whose_memories_have_no_place_does_not_begin(tmp_path, monkeypatch):

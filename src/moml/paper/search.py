@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
+from moml.atomic import SHARED
 from moml.errors import DataError
 from moml.storage.files import write_text
 from moml.training.rows import mean_of_seeds, means_to_choose_by
@@ -88,4 +89,4 @@ def read_settings(path: Path, keys: set[str]) -> Record:
 
 def write_settings(content: Record, path: Path) -> None:
     """Write the whole file."""
-    write_text(json.dumps(content, indent=1) + "\n", path)
+    write_text(json.dumps(content, indent=1) + "\n", path, SHARED)

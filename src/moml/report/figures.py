@@ -1,6 +1,7 @@
 """What all pictures share: colours, Matplotlib, panels, bands over seeds, heat maps, files."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from moml.atomic import SHARED
 from moml.errors import ConfigError
+from moml.storage.files import write_bytes
 
 Axes = Any  # Matplotlib's, which is imported only when a picture is drawn
 Figure = Any
@@ -43,7 +46,9 @@ def save(figure: Figure, path: Path) -> Path:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     for suffix in (".svg", ".png"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
+        drawn = BytesIO()
+        figure.savefig(drawn, dpi=150, format=suffix[1:])
+        write_bytes(drawn.getvalue(), path.with_suffix(suffix), SHARED)
     pyplot().close(figure)
     return path.with_suffix(".png")
 

@@ -90,7 +90,8 @@ def assert_same_folder(group: ProcessGroup, folder: Path) -> None:
     with ExitStack() as stack:
 
         def create() -> str:
-            file = NamedTemporaryFile(dir=writable_folder(folder), prefix=".seen-")  # noqa: SIM115
+            shared = writable_folder(folder, 0o700)
+            file = NamedTemporaryFile(dir=shared, prefix=".seen-")  # noqa: SIM115
             return Path(stack.enter_context(file).name).name
 
         name = group.agree("folder", group.run_all("folder", create if group.leads else str))

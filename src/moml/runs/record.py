@@ -1,16 +1,23 @@
-"""The configuration that a run was started with, and what has changed since."""
+"""The configuration that a run was started with, and what has changed since.
 
+Every checkpoint notes its configuration, and the record has a digest of itself: a record that was
+edited, or belongs to other checkpoints, is refused.
+"""
+
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from moml.atomic import read_plain
 from moml.config.config import Config, changed, fields_of
 from moml.config.toml import dump, parse
 from moml.config.toml import load as read_config
 from moml.errors import ConfigError, MomlError
+from moml.storage.checkpoint import newest_info
 from moml.storage.files import write_text
-from moml.storage.folder import versions
+from moml.storage.folder import check_plain, versions
 from moml.types import Record
 
 log = logging.getLogger("moml")
@@ -22,7 +29,17 @@ def write_record(folder: Path, config: Config, extra: Record) -> None:
     about = {"format": FORMAT, "config": dump(config), "versions": versions()}
     record = about | {"seed": config.seed} | extra
     write_text(dump(config), folder / "config.toml")
-    write_text(json.dumps(record, indent=1) + "\n", folder / "run.json")
+    save_record(folder, record)
+
+
+def save_record(folder: Path, record: Record) -> None:
+    """Write run.json."""
+    text = json.dumps(record | {"sha256": _digest(record)}, indent=1)
+    write_text(text + "\n", folder / "run.json")
+
+
+def _digest(record: Record) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def begin(
@@ -37,18 +54,36 @@ def begin(
 
 def record_of(folder: Path) -> tuple[Record, Config]:
     """The record and the configuration that a run was started with."""
+    check_plain(folder)
+    path = folder / "run.json"
     try:
-        record = json.loads((folder / "run.json").read_text())
+        record = json.loads(read_plain(path))
         if record.get("format") != FORMAT:
             old = "an earlier" if "format" not in record else "another"
             raise ConfigError(f"{folder} was written by {old} version of moml, which is not read")
-        return record, parse(record["config"], str(folder / "run.json"))
+        digest, config = record.pop("sha256", None), parse(record["config"], str(path))
+        _check_saved(path, record, config)
+        if digest not in (None, _digest(record)):  # earlier versions wrote none
+            raise ConfigError(f"{path} was changed: its SHA-256 is not the one in it; put it back")
+        return record, config
     except FileNotFoundError as error:
         raise ConfigError(f"{folder} holds no run: there is no run.json in it") from error
     except MomlError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
+        raise ConfigError(f"cannot read {path}: {error}") from error
+
+
+def _check_saved(path: Path, record: Record, config: Config) -> None:
+    """Refuse a configuration that is not, and never was, that of the newest checkpoints."""
+    for part in (path.parent, *sorted(path.parent.glob("part-*"))):
+        place, info = newest_info(part / "checkpoints", whole=False) or (part, {})
+        saved = parse(info["config"], str(place / "info.json")) if "config" in info else config
+        if any(saved == parse(text, str(path)) for text in record.get("earlier", [])):
+            continue
+        for name in changed(saved, config):
+            was, now = (fields_of(each).get(name) for each in (saved, config))
+            raise ConfigError(f"{name} is {now} in {path}, but {was} in {place}: put it back")
 
 
 def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, Callable[[], None]]:
@@ -76,12 +111,11 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
 
     def note() -> None:
         if fields:
-            kept = {
-                key: record[key]
-                for key in record
-                if key not in ("format", "config", "versions", "seed")
-            }
-            write_record(folder, new, kept | {"changed": [*record.get("changed", []), fields]})
+            own = ("format", "config", "versions", "seed")
+            kept = {key: record[key] for key in record if key not in own}
+            kept["changed"] = [*record.get("changed", []), fields]
+            kept["earlier"] = [*record.get("earlier", []), record["config"]]
+            write_record(folder, new, kept)
 
     return record, new, note
 

@@ -20,7 +20,7 @@ from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
-from moml.storage.metrics import COST, read, tensorboard_x
+from moml.storage.metrics import COST, mark_of, read, tensorboard_x, verify
 from moml.training.compose import hyper_of, init_key
 from moml.training.execution import copy_arrays
 from moml.training.fit import Learner, TrainingState
@@ -71,7 +71,7 @@ def train(
     with ExitStack() as stack:
 
         def claim() -> None:
-            stack.enter_context(Lock(writable_folder(folder)))
+            stack.enter_context(Lock(writable_folder(folder, 0o700)))
             extra = {} if source is None else {"from": str(source)}
             begin(folder, config, extra, job.execution.check_new)
 
@@ -166,6 +166,8 @@ def load(folder: Path | str, *, best: bool = False) -> Learner:
         found = kept.load(job.execution.shapes(), best=best)
     if found is None:
         raise CheckpointError(f"{folder} has no checkpoint yet")
+    if problem := verify(folder / "metrics.jsonl", mark_of(found.info)):
+        raise CheckpointError(problem)
     state = TrainingState(copy_arrays(found.state), found.step)
     rows = [row for row in read(folder / "metrics.jsonl") if row["step"] <= found.step]
     losses = np.array([row["loss"] for row in rows], float)

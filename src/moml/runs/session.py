@@ -29,7 +29,7 @@ from moml.runtime.account import Cost
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import DETERMINISTIC, open_log, versions
-from moml.storage.metrics import COST, START, Mark, Metrics, read, tensorboard, verify
+from moml.storage.metrics import COST, START, Metrics, mark_of, read, tensorboard, verify
 from moml.training.loop import Callback, TrainingInfo, loop
 from moml.types import Record, State
 
@@ -131,9 +131,9 @@ def run_job(
         closing(job.execution) as execution,
     ):
         group.run_all("clear", kept.clear if group.leads else nothing)
-        usable = lambda info: verify(path, Mark(**info["metrics"])) or execution.verify(info)
+        usable = lambda info: verify(path, mark_of(info)) or execution.verify(info)
         found = kept.load(execution.shapes(), usable, mapped=True)
-        done, mark = (0, START) if found is None else (found.step, Mark(**found.info["metrics"]))
+        done, mark = (0, START) if found is None else (found.step, mark_of(found.info))
         if done > plan.steps:
             raise ConfigError(f"{folder} is at step {done} already: iterations end at {plan.steps}")
         ready()

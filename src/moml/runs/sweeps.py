@@ -90,7 +90,7 @@ def sweep_run(
     settings = grid_of(grid, seeds, plan.method.hyper._asdict())
     config = resolved(config, plan)
     stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, sizes_of(config))  # checks
-    with Lock(writable_folder(folder)):
+    with Lock(writable_folder(folder, 0o700)):
         free = free_bytes()
         budget = memory if memory is not None else None if free is None else SHARE * free
         size = members_that_fit(plan, config, len(settings), budget)
@@ -124,7 +124,7 @@ def _parts(
     began, scores = time.monotonic(), []
     for number, at in enumerate(range(0, len(settings), size)):
         job = many(config, settings[at : at + size], plan)
-        part = writable_folder(folder / f"part-{number:03d}")
+        part = writable_folder(folder / f"part-{number:03d}", 0o700)
         run_job(
             part, config, job, progress=progress, resume=f"moml resume {quote(str(folder))}",
             more=at + size < len(settings), ready=ready if at == 0 else lambda: None,

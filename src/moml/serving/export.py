@@ -9,7 +9,6 @@ manifest.json       size and SHA-256 of each
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from moml.algorithms.tabular.members import STEPS, PersonalParams
 from moml.errors import ConfigError
 from moml.serving.export_network import network_card
 from moml.storage.arrays import named_leaves, write_arrays
-from moml.storage.files import write_text
+from moml.storage.files import write_bytes, write_text
 from moml.storage.folder import versions
 from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.store import building, free_place, read_about, write_blocks, write_ids
@@ -55,7 +54,7 @@ def export(run: str | os.PathLike[str], out: str | os.PathLike[str], *, tasks: b
             blocks = (personal_arrays(personal) for personal, _ in store.blocks())
             write_blocks(folder / "tasks.safetensors", len(store.places), blocks)
             write_ids(folder, [*store.places], store.rows.tolist())
-        shutil.copyfile(PREDICTOR, folder / "moml_serve.py")
+        write_bytes(PREDICTOR.read_bytes(), folder / "moml_serve.py")
     return out
 
 

@@ -22,8 +22,8 @@ import numpy as np
 from moml.errors import ConfigError, printable
 from moml.serving.forget_memory import forget_memories
 from moml.storage.arrays import read_arrays
-from moml.storage.files import write_text
-from moml.storage.folder import Lock
+from moml.storage.files import copy_plain, write_text, writing_to
+from moml.storage.folder import Lock, check_plain
 from moml.storage.manifest import NAME, seal, sync_folder, verify
 from moml.tabular.store import (
     BLOCK,
@@ -65,12 +65,12 @@ def forget(
     work = folder.with_name(f".{folder.name}.forget")
     if not folder.is_dir() and not (work / "old").is_dir():
         raise ConfigError(f"{folder} is not the folder of a run")
+    check_plain(work.parent, re.escape(work.name))
     with Lock(work, "moml forget"), refused(folder):
-        interrupted = _clean_up(folder, work)
         try:
-            lines = _rewrite(folder, work, dict.fromkeys(tasks), categories, interrupted)
-        except OSError as error:
-            raise ConfigError(f"cannot rewrite {folder}: {error.strerror or error}") from error
+            with writing_to(folder):
+                interrupted = _clean_up(folder, work)
+                lines = _rewrite(folder, work, dict.fromkeys(tasks), categories, interrupted)
         finally:
             if folder.exists():
                 shutil.rmtree(work)
@@ -123,7 +123,7 @@ def _rewrite(
         for n in names
         if n == "__pycache__" or (Path(at) / n).relative_to(folder).as_posix() in removed | CHANGED
     ]
-    shutil.copytree(folder, new, ignore=skip)
+    shutil.copytree(folder, new, ignore=skip, copy_function=copy_plain)
     write_text(dumps(about | lists, indent=1) + "\n", new / name)
     if (folder / "index.json").exists():
         kept = {id_: index[id_] for id_ in others(index)}

@@ -1,6 +1,5 @@
 """Reset the memories of tasks in a run by `moml train CONFIG`, in every checkpoint."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,8 @@ from numpy.typing import ArrayLike
 from moml.config.config import Config
 from moml.errors import CheckpointError, ConfigError
 from moml.runs.job import Plan, many, plan_of, single, sizes_of, store_of
-from moml.runs.record import record_of
+from moml.runs.record import record_of, save_record
 from moml.storage.checkpoint import Checkpoints
-from moml.storage.files import write_text
 from moml.storage.folder import Lock
 from moml.training.compose import hyper_of, init_key
 from moml.training.loop import Members
@@ -53,8 +51,7 @@ def forget_memories(folder: Path, tasks: Sequence[str]) -> list[str]:
                     removed = kept.rewrite(like, change)
                     lines += [f"removed {kept.path(step)}, which was damaged" for step in removed]
         forgotten = sorted({*record.get("forgotten", []), *numbers})
-        text = json.dumps(record | {"forgotten": forgotten}, indent=1) + "\n"
-        write_text(text, folder / "run.json")
+        save_record(folder, record | {"forgotten": forgotten})
     return [
         f"{len(numbers):,} forgotten: the memory is as before the first visit, in all checkpoints",
         *lines,

@@ -781,7 +781,8 @@ def write_csv(data: str | os.PathLike[str], new: Arrays, out: str | os.PathLike[
     more = zip(*(map(plain, values.tolist()) for values in new.values()), strict=True)
     partial, packed = f"{out}.{os.urandom(8).hex()}.partial", str(out).endswith(".gz")
     try:
-        with (gzip.open if packed else open)(partial, "xt", encoding="utf-8", newline="") as file:
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with (gzip.open if packed else open)(partial, "wt", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter=separator, lineterminator="\n")
             writer.writerow([*header, *new])
             writer.writerows([*row, *cells] for row, cells in zip(rows, more, strict=True))

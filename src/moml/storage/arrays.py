@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from moml.atomic import atomic_write, open_plain
-from moml.errors import CheckpointError, ConfigError
+from moml.errors import CheckpointError
+from moml.storage.files import writing_to
 
 TYPES = {"BOOL": np.dtype("?"), "BF16": np.dtype(ml_dtypes.bfloat16)}
 TYPES |= {f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)}
@@ -35,20 +36,17 @@ def writing(path: Path, like: Mapping[str, Leaf | jax.ShapeDtypeStruct]) -> Iter
     """Write arrays with the shapes and types of `like`, by a function that puts rows into them."""
     head, ends = _head(like)
     starts = dict(zip(like, ends, strict=False))
-    try:
-        with atomic_write(path) as file:
-            file.write(head)
-            file.truncate(len(head) + ends[-1])
+    with writing_to(path), atomic_write(path) as file:
+        file.write(head)
+        file.truncate(len(head) + ends[-1])
 
-            def put(name: str, first: int, rows: Leaf) -> None:
-                dtype, (_, *shape) = np.dtype(like[name].dtype), like[name].shape or (1,)
-                skipped = first * math.prod(shape) * dtype.itemsize
-                file.seek(len(head) + starts[name] + skipped)
-                file.write(_bytes(rows, dtype))
+        def put(name: str, first: int, rows: Leaf) -> None:
+            dtype, (_, *shape) = np.dtype(like[name].dtype), like[name].shape or (1,)
+            skipped = first * math.prod(shape) * dtype.itemsize
+            file.seek(len(head) + starts[name] + skipped)
+            file.write(_bytes(rows, dtype))
 
-            yield put
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+        yield put
 
 
 def _head(like: Mapping[str, Leaf | jax.ShapeDtypeStruct]) -> tuple[bytes, list[int]]:

@@ -25,10 +25,11 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from moml.atomic import read_plain
 from moml.errors import CheckpointError, LostProcess, MomlError, check_count
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
-from moml.storage.files import check_space
+from moml.storage.files import check_space, write_text
 from moml.storage.manifest import seal, sync_folder, verify
 from moml.storage.shares import Share, read_shared, write_shared
 from moml.types import Record, State
@@ -192,7 +193,7 @@ class Checkpoints:
                 self._put_aside(step)
                 bad.append(step)
             else:
-                text = (self.path(step) / "info.json").read_text()
+                text = read_plain(self.path(step) / "info.json")
                 self._write(step, change(saved.state), text)
         self.clear()
         return bad
@@ -204,7 +205,7 @@ class Checkpoints:
                 os.rename(swapped, final)  # killed while it was being replaced
         for prefix in (PARTIAL, SWAPPED, OLD):
             for path in self.folder.glob(prefix + "*"):
-                shutil.rmtree(path)
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _write(self, step: int, state: State, text: str) -> None:
         partial, final = self.folder / f"{PARTIAL}{step:010d}", self.path(step)
@@ -213,15 +214,15 @@ class Checkpoints:
         whole = {name: leaf for name, leaf in leaves.items() if name not in shares}
 
         def begin() -> None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(0o700, parents=True, exist_ok=True)
             self.clear()
             rows = self.group.processes * sum(x.rows.nbytes for x in shares.values())
             check_space(self.folder, rows + sum(x.nbytes for x in whole.values()))
-            partial.mkdir()
+            partial.mkdir(0o700)
 
         def finish() -> None:
             write_arrays(partial / STATE, whole)
-            (partial / "info.json").write_text(text)
+            write_text(text, partial / "info.json")
             seal(partial)
             if final.exists():
                 os.rename(final, self.folder / (SWAPPED + final.name))
@@ -256,8 +257,17 @@ class Checkpoints:
 
     def _score(self, step: int) -> float | None:
         with suppress(OSError, ValueError, LookupError, TypeError):
-            return json.loads((self.path(step) / "info.json").read_bytes())["score"]
+            return json.loads(read_plain(self.path(step) / "info.json"))["score"]
         return None
+
+
+def newest_info(folder: Path, *, whole: bool = True) -> tuple[Path, Record] | None:
+    """Return the newest good checkpoint and its notes; not `whole`: whatever its state is."""
+    for path in sorted(folder.glob("[0-9]" * 10), reverse=True):
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            if verify(path, None if whole else "info.json") is None:
+                return path, dict(json.loads(read_plain(path / "info.json"))["info"])
+    return None
 
 
 def _read(
@@ -265,7 +275,7 @@ def _read(
 ) -> Saved:
     """Read a verified checkpoint; a CheckpointError says why it cannot be used."""
     try:
-        about = json.loads((folder / "info.json").read_bytes())
+        about = json.loads(read_plain(folder / "info.json"))
         if about["format"] != FORMAT:
             age = "a newer version" if about["format"] > FORMAT else "version 0.1"
             written = f"it has format {about['format']}, written by {age} of moml"

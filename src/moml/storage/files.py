@@ -4,19 +4,20 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from moml.atomic import atomic_write
+from moml.atomic import SHARED, atomic_write, open_plain
 from moml.errors import ConfigError, DataError
 from moml.types import Record
 
 
-def writable_folder(path: str | Path) -> Path:
+def writable_folder(path: str | Path, mode: int = 0o777) -> Path:
     """Return a folder that results can be written to; it is made if it does not exist."""
     folder = Path(path)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"cannot make the folder {folder}: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
@@ -34,16 +35,37 @@ def check_space(folder: Path, needed: int) -> None:
 
 def write_json(rows: Sequence[Record], path: str | Path) -> None:
     """Write rows as a JSON array."""
-    write_text(json.dumps(list(rows), indent=1) + "\n", path)
+    write_text(json.dumps(list(rows), indent=1) + "\n", path, SHARED)
 
 
-def write_text(text: str, path: str | Path) -> None:
-    """Write a text file that appears complete or not at all."""
+@contextmanager
+def writing_to(path: str | Path) -> Iterator[None]:
+    """Turn an error of the system into one line: cannot write PATH: no space left on device."""
     try:
-        with atomic_write(path) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+        yield
+    except (OSError, ConfigError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(cause, OSError):
+            raise
+        text = (cause.strerror or str(cause)).replace("No space", "no space")
+        raise ConfigError(f"cannot write {path}: {text}") from cause
+
+
+def write_text(text: str, path: str | Path, permissions: int = 0o600) -> None:
+    """Write a text file that appears complete or not at all."""
+    write_bytes(text.encode(), path, permissions)
+
+
+def write_bytes(content: bytes, path: str | Path, permissions: int = 0o600) -> None:
+    """Write a file that appears complete or not at all."""
+    with writing_to(path), atomic_write(path, permissions) as file:
+        file.write(content)
+
+
+def copy_plain(source: str | Path, target: str | Path) -> None:
+    """Copy a plain file; the copy appears complete or not at all."""
+    with writing_to(target), open_plain(source) as file, atomic_write(target) as new:
+        shutil.copyfileobj(file, new)
 
 
 def read_json(path: str | Path) -> list[Record]:

@@ -19,8 +19,8 @@ def seal(folder: Path) -> None:
         sync_folder(inner)
 
 
-def verify(folder: Path) -> str | None:
-    """Return what is wrong with a sealed folder; None if every byte is as it was written."""
+def verify(folder: Path, only: str | None = None) -> str | None:
+    """Return what is wrong with a sealed folder, or with one file; None if all is as written."""
     name = NAME
     try:
         with open_plain(folder / NAME) as file:
@@ -29,7 +29,7 @@ def verify(folder: Path) -> str | None:
         if written != _text(files):
             return f"{NAME} is damaged"
         found = _names(folder)
-        for name in sorted({*files, *found}):
+        for name in sorted({*files, *found}) if only is None else [only]:
             if name not in found:
                 return f"{name} is missing"
             if name not in files:

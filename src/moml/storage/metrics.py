@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moml.atomic import append_plain, open_plain
 from moml.errors import CheckpointError, ConfigError, DataError
+from moml.storage.files import writable_folder, writing_to
 from moml.types import Record
 
 COUNTS = ("step", "iterations", "samples")  # integers, the same for all members of a sweep
@@ -35,6 +37,14 @@ class Mark(NamedTuple):
 START = Mark(0, hashlib.sha256().hexdigest())
 
 
+def mark_of(info: Record) -> Mark:
+    """Return the mark that a checkpoint notes."""
+    try:
+        return Mark(int(info["metrics"]["offset"]), str(info["metrics"]["digest"]))
+    except (LookupError, TypeError, ValueError) as error:
+        raise CheckpointError("it notes no place in metrics.jsonl") from error
+
+
 class Metrics:
     """The metrics file of a run, opened at a mark: all after it is truncated."""
 
@@ -43,11 +53,9 @@ class Metrics:
         if problem := verify(self.path, mark):
             raise CheckpointError(problem)
         self._digest = hashlib.sha256(_prefix(self.path, mark.offset))
-        try:
-            self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
+        with writing_to(self.path):
+            self._file = append_plain(self.path)
             self._file.truncate(mark.offset)
-        except OSError as error:
-            raise ConfigError(f"cannot write {self.path}: {error.strerror}") from error
 
     def __enter__(self) -> "Metrics":
         return self
@@ -65,18 +73,14 @@ class Metrics:
         whole = counts | values | ({COST: cost} if cost else {})
         line = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         self._digest.update(line)
-        try:
+        with writing_to(self.path):
             while line:
                 line = line[self._file.write(line) :]
-        except OSError as error:
-            raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from error
 
     def sync(self) -> Mark:
         """Sync all rows to the disk, and return the mark of their end."""
-        try:
+        with writing_to(self.path):
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise CheckpointError(f"cannot write {self.path}: {error.strerror}") from error
         return Mark(os.fstat(self._file.fileno()).st_size, self._digest.hexdigest())
 
     def close(self) -> None:
@@ -100,7 +104,8 @@ def verify(path: Path, mark: Mark) -> str | None:
 def read(path: Path | str) -> list[Record]:
     """Return the rows of a metrics file, without a last line that is incomplete."""
     try:
-        lines = Path(path).read_bytes().split(b"\n")[:-1]  # after the last newline: incomplete
+        with open_plain(path) as file:
+            lines = file.read().split(b"\n")[:-1]  # after the last newline: incomplete
     except OSError as error:
         raise DataError(f"cannot read metrics from {path}: {error.strerror}") from error
     rows = []
@@ -124,7 +129,8 @@ def tensorboard_x() -> ModuleType:
 @contextmanager
 def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Record], None]]:
     """Yield a function that writes rows for TensorBoard; earlier ones from `step` on are purged."""
-    writer = tensorboard_x().SummaryWriter(str(folder), purge_step=step)
+    with writing_to(writable_folder(folder, 0o700)):
+        writer = tensorboard_x().SummaryWriter(str(folder), purge_step=step)
 
     def show(row: Record) -> None:
         for name in VALUES:
@@ -133,16 +139,20 @@ def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Record]
             for member, number in members:
                 if number is not None:
                     writer.add_scalar(f"{name}/{member}".rstrip("/"), number, row["step"])
-        writer.flush()
+        with writing_to(folder):
+            writer.flush()
 
-    with writer:
+    try:
         yield show
+    finally:
+        with writing_to(folder):
+            writer.close()
 
 
 def _prefix(path: Path, length: int) -> bytes:
     if length == 0:
         return b""
-    with open(path, "rb") as file:
+    with open_plain(path) as file:
         return file.read(length)
 
 

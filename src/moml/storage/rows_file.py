@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from moml.atomic import plain_handle
 from moml.errors import CheckpointError
 from moml.storage.arrays import leaf_specs
 
@@ -86,7 +87,7 @@ class RowsFile:
         """Open a file, or with `create` make one of so many rows, their disk space reserved."""
         self.path, self.stride = path, stride
         new = os.O_CREAT | os.O_TRUNC if create else 0
-        self._handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | new, 0o600)
+        self._handle = plain_handle(path, os.O_RDWR | new)
         if create:
             os.ftruncate(self._handle, create * stride)
             if LINUX:

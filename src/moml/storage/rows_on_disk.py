@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from moml.atomic import atomic_write
+from moml.atomic import atomic_write, read_plain
 from moml.errors import CheckpointError, ConfigError, MomlError
+from moml.storage.checkpoint import newest_info
 from moml.storage.files import check_space, writable_folder, write_text
 from moml.storage.folder import Lock
 from moml.storage.manifest import sync_folder
@@ -82,7 +83,7 @@ class RowsOnDisk:
                 )
         elif rows.exists():
             raise ConfigError(f"{self.folder} holds other files: give another folder")
-        writable_folder(self.folder)
+        writable_folder(self.folder, 0o700)
         have = rows.stat().st_size if rows.exists() else 0
         check_space(self.folder, self.n * self.layout.stride - have)
 
@@ -97,7 +98,7 @@ class RowsOnDisk:
         try:
             if lock and path.exists():  # a lock would make a folder that does not exist
                 self._acquire()
-            about = json.loads(path.read_text())
+            about = json.loads(read_plain(path))
             return {name: about[name] for name in ("format", "id", "run", "tasks", "row")}
         except FileNotFoundError as error:
             raise CheckpointError(f"{self.folder} holds no memories (about.json)") from error
@@ -210,11 +211,16 @@ class RowsOnDisk:
         which = np.unique(np.asarray(ids, np.int64))
         try:
             with _errors(self.folder, "write"):
-                self._check_same(self._about(lock=True))
+                about = self._about(lock=True)
+                _, info = newest_info(self.owner / "checkpoints") or (None, {})
+                own = self._inside or about["run"] == str(self.owner)
+                if not own and info.get("rows", [""])[0] != about["id"]:
+                    raise CheckpointError(f"{self.folder} holds the memories of {about['run']}")
+                self._check_same(about)
                 for partial in self.folder.glob(".undo-*"):  # of a process that was killed
                     partial.unlink()
                 for path in self.logs():
-                    with atomic_write(path, 0o600) as file:
+                    with atomic_write(path) as file:
                         for some, rows in records(path, self.layout.stride):
                             rows[np.isin(some, which)] = 0
                             file.write(entries_of(some, rows).data)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from moml.atomic import open_plain
+from moml.atomic import open_plain, plain_handle
 from moml.errors import CheckpointError
 from moml.storage.rows_file import WORD, broken, sync, write_all
 
@@ -26,8 +26,8 @@ class Undo:
     """A log, open to be appended to: past the cache of the system (O_DIRECT), where that works."""
 
     def __init__(self, path: Path):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        self._handle, self._end, self._tail = os.open(path, flags, 0o600), 0, 0
+        self._handle = plain_handle(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self._end, self._tail = 0, 0
         self._buffer = _pages(PAGE)
         try:
             fcntl.fcntl(self._handle, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))

@@ -19,7 +19,7 @@ from moml.errors import ConfigError, DataError
 from moml.models.table import Knots
 from moml.models.user import Build
 from moml.runs.runs import load as load_learner
-from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays
+from moml.storage.arrays import filled, named_leaves, write_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import versions
 from moml.tabular import store
@@ -260,9 +260,9 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
         raise ConfigError(f"{folder} has {has}; got {model or 'no --model'}")
     build = None if model is None else load_build(model)
     with store.refused(folder):
-        arrays = read_arrays(folder / "model.safetensors")
+        arrays = store.read_finite(folder / "model.safetensors")
         models = {n: _read_model(n, about[n], arrays, build) for n in ("personal", "pooled")}
-        residuals = read_arrays(folder / "residuals.safetensors")
+        residuals = store.read_finite(folder / "residuals.safetensors")
         return TableRun(
             about,
             Columns.from_json(about["columns"]),

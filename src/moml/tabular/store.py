@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -25,9 +26,10 @@ import numpy as np
 from jaxtyping import Int, PyTree
 
 from moml.algorithms.tabular.members import PersonalParams, parts
+from moml.atomic import read_plain
 from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays, writing
-from moml.storage.files import writable_folder, write_text
+from moml.storage.files import writable_folder, write_text, writing_to
 from moml.storage.manifest import seal, sync_folder, verify
 from moml.tabular.model import TableModel
 from moml.types import Record
@@ -36,6 +38,7 @@ FORMAT = 2  # of table.json and the arrays beside it
 TYPES: Record = dict.fromkeys(("task", "target", "cold"), str) | {"shots": int, "seed": int}
 TYPES |= dict.fromkeys(("order", "weight", "model"), str | None)
 BLOCK = 4096  # tasks whose personal parameters are in memory at a time
+AT_ONCE = 1 << 22  # numbers that are checked at a time
 
 
 class TaskStore(NamedTuple):
@@ -114,7 +117,7 @@ def write_ids(folder: Path, ids: Sequence[str], rows: Sequence[int]) -> None:
 
 def write_each_task(folder: Path, ids: Sequence[str], blocks: Iterator[Block]) -> None:
     """Write index.json, and the parameters of every task to a file of its own."""
-    (folder / "tasks").mkdir()
+    (folder / "tasks").mkdir(0o700)
     index: dict[str, Record] = {}
     for personal, rows in blocks:
         leaves = named_leaves(personal)
@@ -133,7 +136,7 @@ def read_tasks(folder: Path, model: TableModel) -> TaskStore:
         start = parts(kind, model.shape, model.knots).adapt.start
         heads[kind] = jax.eval_shape(start, one).params
     like = PersonalParams(0, heads)
-    load = lambda file, leading: with_shapes(filled(like, read_arrays(file)), like, leading)
+    load = lambda file, leading: with_shapes(filled(like, read_finite(file)), like, leading)
     if (folder / "index.json").exists():
         index = read_json(folder / "index.json")
         files = [folder / "tasks" / Path(task["file"]).name for task in index.values()]
@@ -143,12 +146,34 @@ def read_tasks(folder: Path, model: TableModel) -> TaskStore:
                 found = [load(files[i], 1) for i in places]
                 return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
 
-        return TaskStore(_index(index), np.array([t["rows"] for t in index.values()], int), take)
+        counts = [task["rows"] for task in index.values()]
+        return TaskStore(_index(index), _checked(folder, [*index], counts), take)
     content, found = read_json(folder / "tasks.json"), load(folder / "personal.safetensors", 2)
     sizes = {len(leaf) for leaf in jax.tree.leaves(found)}
     if {len(content["ids"]), len(content["rows"])} != sizes:
         raise CheckpointError(f"{folder}: tasks.json does not match personal.safetensors")
-    return in_memory(content["ids"], [(found, np.array(content["rows"], int))])
+    return in_memory(content["ids"], [(found, _checked(folder, content["ids"], content["rows"]))])
+
+
+def _checked(folder: Path, ids: Sequence[object], rows: Sequence[object]) -> np.ndarray:
+    """The numbers of rows, if all are counts, and the ids are distinct names."""
+    for id_, times in Counter(ids).items():
+        if times > 1 or not isinstance(id_, str):
+            raise CheckpointError(f"{folder}: ids of tasks must be distinct texts; got {id_!r}")
+    for id_, count in zip(ids, rows, strict=True):
+        if type(count) is not int or count < 0:
+            raise CheckpointError(f"{folder}: rows of {id_!r} must be from 0; got {count!r}")
+    return np.array(rows, int)
+
+
+def read_finite(path: Path) -> dict[str, np.ndarray]:
+    """Map the arrays of a file; NaN and infinity are refused."""
+    arrays = read_arrays(path)
+    for name, array in arrays.items():
+        for rows in np.array_split(np.atleast_1d(array), 1 + array.size // AT_ONCE):
+            if not np.isfinite(rows).all():
+                raise CheckpointError(f"{path}: all numbers of {name} must be finite")
+    return arrays
 
 
 def with_shapes(tree: PyTree, like: PyTree, leading: int) -> PyTree:
@@ -177,14 +202,13 @@ def building(out: Path) -> Iterator[Path]:
     place = out.absolute()
     partial = place.with_name(f".{place.name}.{secrets.token_hex(8)}.partial")
     try:
-        partial.mkdir()
-        yield partial
-        seal(partial)
-        free_place(place)
-        os.rename(partial, place)
-        sync_folder(place.parent)
-    except OSError as error:
-        raise ConfigError(f"cannot write {out}: {error.strerror or error}") from error
+        with writing_to(out):
+            partial.mkdir(0o700)
+            yield partial
+            seal(partial)
+            free_place(place)
+            os.rename(partial, place)
+            sync_folder(place.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -201,10 +225,17 @@ def refused(folder: Path) -> Iterator[None]:
         raise CheckpointError(f"{folder} was not written by moml: {reason}") from error
 
 
+def _distinct(pairs: list[tuple[str, Any]]) -> Record:
+    if len(found := dict(pairs)) < len(pairs):
+        [(name, count)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{name!r} is given {count} times")
+    return found
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_plain(path), object_pairs_hook=_distinct)
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
@@ -228,7 +259,8 @@ def read_about(folder: Path) -> Record:
                 f"{about['format']!r}; this version reads format {FORMAT}"
             )
         good = all(isinstance(about[name], kind) for name, kind in TYPES.items())
+        good &= about["shots"] >= 0 and about["seed"] >= 0
         good &= all(isinstance(id_, str) for name in ("trained", "held_out") for id_ in about[name])
         if not good or about["cold"] not in ("personal", "pooled"):
-            raise ValueError("table.json has settings of other types")
+            raise ValueError("table.json has settings of other types, or negative ones")
         return about

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from moml.atomic import atomic_write
+from moml.atomic import SHARED, atomic_write
 from moml.data.images.arrays import Images
 
 VERSION = 1  # of the format below; files of another are ignored
@@ -77,5 +77,5 @@ def write_cache(images: Images, path: Path, key: str) -> None:
     head |= {"names": images.names, "groups": images.groups}
     pixels = np.packbits(x == 255) if bits else x
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
+    with atomic_write(path, SHARED) as file:
         np.savez(file, head=np.array(json.dumps(head)), x=pixels, y=images.y, row=images.row)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from moml.atomic import SHARED
 from moml.errors import ConfigError
 from moml.report.page import sweep, table, train
 from moml.report.page.compare import compared
@@ -14,6 +15,7 @@ from moml.report.page.settings import repeated, repeated_table, settings
 from moml.runs.model_scores import Looked, look, pieces
 from moml.storage.files import writable_folder, write_text
 from moml.storage.folder import versions
+from moml.tabular.store import refused
 from moml.training.progress import bar
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # the page may load nothing
@@ -30,7 +32,7 @@ def report(
     writable_folder(out.parent)
     if out.is_dir():
         raise ConfigError(f"out must be a file; got the folder {out}")
-    write_text(whole(runs, _looked(runs, score, progress)), out)
+    write_text(whole(runs, _looked(runs, score, progress)), out, SHARED)
     return out
 
 
@@ -85,5 +87,6 @@ def _article(run: Run, found: Looked, place: int) -> Markup:
         case Swept():
             parts += [*sweep.body(run), settings(run), repeated(run)]
         case Tabled():
-            parts += [*table.body(run), repeated_table(run)]
+            with refused(run.folder):
+                parts += [*table.body(run), repeated_table(run)]
     return tag("article", *parts, id=f"run-{place}")

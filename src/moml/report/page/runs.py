@@ -3,17 +3,20 @@
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+from moml.atomic import open_plain
 from moml.config.config import Config, classifies, kind_of
 from moml.config.problems import Problem, Table
 from moml.errors import ConfigError, DataError, check_count
 from moml.methods import summary as summary
 from moml.runs.record import record_of
+from moml.storage.checkpoint import newest_info
 from moml.storage.folder import in_use
-from moml.storage.metrics import FIELDS, read
+from moml.storage.metrics import FIELDS, mark_of, read, verify
 from moml.tabular.store import read_about, read_json, refused
 from moml.training.sweep import grid_of
 from moml.types import Record
@@ -157,6 +160,9 @@ def read_run(folder: Path, name: str) -> Run:
 
 def _metrics(folder: Path) -> list[Record]:
     path = folder / "metrics.jsonl"
+    found = newest_info(folder / "checkpoints")
+    if found is not None and (problem := verify(path, mark_of(found[1]))):
+        raise DataError(problem)
     rows = read(path) if path.exists() else []
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not set(FIELDS) <= set(row):
@@ -179,7 +185,9 @@ def _state(
         return State("wait", "running", f"{far}: it was running when this page was made.")
     open_ = next(part for part, n in zip(parts, steps, strict=True) if n < config.iterations)
     log = open_ / "log.txt"
-    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    text = ""
+    with suppress(OSError), open_plain(log) as file:
+        text = file.read().decode(errors="replace")
     # the error that ended the run; empty where it was started again since
     ends = re.findall(r"^\S+Z INFO (?:ended by (.*)|.*: from step \d+ of \d+)$", text, re.M)
     if ends and ends[-1].startswith("Diverged: "):
