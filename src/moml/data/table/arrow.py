@@ -1,6 +1,6 @@
 """Arrow arrays to numpy, a record batch at a time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -116,19 +116,6 @@ def inexact(values: np.ndarray) -> Bool[np.ndarray, " rows"]:
     if values.dtype.kind != "f":
         return np.zeros(len(values), bool)
     return np.abs(values) >= 2.0 ** (np.finfo(values.dtype).nmant + 1)
-
-
-def gathered(
-    batches: Iterable[Arrow], names: Sequence[str], text: frozenset[str]
-) -> tuple[dict[str, list[Chunk]], int]:
-    """The columns of record batches, and the number of rows; those in `text` are text."""
-    parts: dict[str, list[Chunk]] = {name: [] for name in names}
-    rows = 0
-    for batch in batches:
-        rows += batch.num_rows
-        for name, array in zip(names, batch.columns, strict=True):
-            parts[name].append(chunk_of(array, name in text, name))
-    return parts, rows
 
 
 def unified(chunks: Sequence[Chunk]) -> tuple[Int32[np.ndarray, " rows"], Arrow]:

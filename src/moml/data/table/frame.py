@@ -25,6 +25,7 @@ from moml.data.table.arrow import (
     number_word,
 )
 from moml.data.table.files import chunks_of, files_of, no_column
+from moml.data.table.limits import Meter
 from moml.errors import DataError
 
 NOTHING = "it has no value at all"
@@ -129,8 +130,10 @@ def read_table(
     parts: dict[str, list[Chunk]] = {}
     kinds: dict[str, tuple[str, Path]] = {}
     read: list[File] = []
-    for file in files_of(path):
-        found, count = chunks_of(file, columns, as_text)
+    files = files_of(path)
+    meter = Meter(files)
+    for file in files:
+        found, count = chunks_of(file, columns, as_text, meter)
         for name in sorted(set(found) ^ set(parts)) if read else ():
             has, lacks = (file, read[0].path) if name in found else (read[0].path, file)
             raise DataError(f"column {name} is in {has} but not in {lacks}: {SAME}")

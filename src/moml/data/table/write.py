@@ -13,6 +13,7 @@ from moml.atomic import atomic_write
 from moml.data.table.arrow import Arrow, Schema, arrow
 from moml.data.table.csv_files import BLANK, Csv, csv_batches, csv_types
 from moml.data.table.files import ROWS, batches, errors_named, files_of, format_of, schema_of
+from moml.data.table.limits import Meter
 from moml.errors import DataError
 
 Write = Callable[[Arrow], None]  # of a record batch
@@ -48,10 +49,10 @@ def extend_table(
         raise DataError(f"{source}: files of different columns: {error}") from error
     for field in more.schema:
         schema = schema.append(field)
-    row = 0
+    row, meter = 0, Meter(files_of(source))
     with _writer(path, schema) as write:
         for file, given, csv in opened:
-            for batch in _rows(file, given, csv, plain):
+            for batch in _rows(file, given, csv, plain, meter):
                 n, beside = batch.num_rows, more.slice(row, batch.num_rows)
                 row += n
                 if len(beside) < n:
@@ -78,10 +79,12 @@ def _typed(file: Path, plain: bool, text: frozenset[str]) -> tuple[Schema, Csv |
         return schema, csv
 
 
-def _rows(file: Path, schema: Schema, csv: Csv | None, plain: bool) -> Iterator[Arrow]:
+def _rows(
+    file: Path, schema: Schema, csv: Csv | None, plain: bool, meter: Meter
+) -> Iterator[Arrow]:
     with errors_named(file):
         if csv is None:
-            yield from batches(file, schema, schema.names)
+            yield from batches(file, schema, schema.names, meter)
         else:
             types = dict(zip(schema.names, schema.types, strict=True))
             yield from csv_batches(csv, types, schema.names, [""] if plain else BLANK)
