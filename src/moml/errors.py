@@ -48,12 +48,32 @@ class LostProcess(MomlError):
     exit_code = 1
 
 
+class MomlWarning(UserWarning):
+    """What is allowed, and probably not meant."""
+
+
 class Interrupted(MomlError):
     """A run that was asked to stop by a signal, and has saved what it did."""
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)
         self.exit_code = exit_code
+
+
+LONGEST = 2000  # characters of a message on a terminal
+
+
+def printable(text: object) -> str:
+    """Text as a terminal may show it in one line: control characters are escaped.
+
+    Names of columns, classes, ids and files, and what others send, may hold anything.
+
+    >>> printable("a\x1b[31m\n")
+    'a\\x1b[31m\\n'
+    """
+    words = str(text)
+    words = words if len(words) <= LONGEST else f"{words[:LONGEST]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
 def check_count(name: str, value: Any, least: int = 1, below: int | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from moml.cli.validation import rows_file, some
+from moml.cli.validation import rows_file, say, some
 
 if TYPE_CHECKING:
     from moml.tabular.run import TableRun
@@ -85,9 +85,9 @@ def train_by(
     options = dict(vars(command))
     file = rows_file(options.pop("json"))
     some("inputs", options.get("inputs"))
-    run = function(**options, progress=True, say=lambda line: print(line, flush=True))
+    run = function(**options, progress=True, say=lambda line: say(line, flush=True))
     report(run.evaluation, run.about["target"], file)
-    print(f"folder: {options['out']}")
+    say(f"folder: {options['out']}")
 
 
 def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> type:
@@ -121,14 +121,14 @@ def predict(command: Predict) -> None:
     data, out, later, interval = command.data, command.out, command.adapt_on, command.interval
     made = command.load().predict(data, out, adapt_on=later, interval=interval, progress=True)
     for line in made.remarks:
-        print(line)
-    print(f"predictions: {out}")
+        say(line)
+    say(f"predictions: {out}")
 
 
 def adapt(command: Adapt) -> None:
     """Write the personal models."""
     made = command.load().adapt(command.data, command.out, progress=True)
-    print(f"{len(made.tasks.places):,} personal models: {command.out}")
+    say(f"{len(made.tasks.places):,} personal models: {command.out}")
 
 
 def report(rows: "list[Record]", target: str, file: Path | None) -> None:
@@ -137,7 +137,7 @@ def report(rows: "list[Record]", target: str, file: Path | None) -> None:
     from moml.storage.files import write_json
 
     print_scores(rows, target)
-    print(verdict(rows))
+    say(verdict(rows))
     if file is not None:
         write_json(rows, file)
-        print(f"rows:   {file}")
+        say(f"rows:   {file}")
