@@ -53,6 +53,8 @@ class Predict(OfRun):
     """Table with later rows of known tasks, or rows of new ones, to adapt to first."""
     interval: float | None = None
     """Add columns `lower` and `upper` that enclose this share of the targets, such as 0.9."""
+    safe: bool = False
+    """Put ' before texts in a CSV that a spreadsheet would take as formulas, such as =1+1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +120,11 @@ def evaluate(command: Evaluate) -> None:
 
 def predict(command: Predict) -> None:
     """Write the predictions, and print remarks on them."""
-    data, out, later, interval = command.data, command.out, command.adapt_on, command.interval
-    made = command.load().predict(data, out, adapt_on=later, interval=interval, progress=True)
+    out = command.out
+    made = command.load().predict(
+        command.data, out, adapt_on=command.adapt_on, interval=command.interval, safe=command.safe,
+        progress=True,
+    )  # fmt: skip
     for line in made.remarks:
         say(line)
     say(f"predictions: {out}")
