@@ -48,6 +48,10 @@ class LostProcess(MomlError):
     exit_code = 1
 
 
+class MomlWarning(UserWarning):
+    """What is allowed, and probably not meant."""
+
+
 class Interrupted(MomlError):
     """A run that was asked to stop by a signal, and has saved what it did."""
 
@@ -56,14 +60,20 @@ class Interrupted(MomlError):
         self.exit_code = exit_code
 
 
-def printable(text: str) -> str:
-    r"""Return a text with its control characters escaped, except newlines: a terminal obeys them.
+LONGEST = 2000  # characters of a message on a terminal
 
-    >>> print(printable("a\x1b[2J b"))
-    a\x1b[2J b
+
+def printable(text: object) -> str:
+    """Text as a terminal may show it in one line: control characters are escaped.
+
+    Names of columns, classes, ids and files, and what others send, may hold anything.
+
+    >>> printable("a\x1b[31m\n")
+    'a\\x1b[31m\\n'
     """
-    shown = lambda c: c.isprintable() or c in "\n\xa0"
-    return "".join(c if shown(c) else c.encode("unicode_escape").decode() for c in text)
+    words = str(text)
+    words = words if len(words) <= LONGEST else f"{words[:LONGEST]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
 def one_line(text: object, most: int = 200) -> str:

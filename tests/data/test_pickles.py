@@ -82,7 +82,7 @@ def test_a_pickle_that_asks_for_more_is_refused_by_name(tmp_path, protocol, call
         (b"\x80\x02cnumpy\ndtype\nX\x01\x00\x00\x00O\x85R.", "type 'O'"),
         (b"\x80\x02]q\x01.", "must hold a dict; got a list"),
         (b"\x80\x02P1\n.", "persistent"),
-        (b"", "Ran out of input"),
+        (b"", "exhausted before seeing STOP"),
         (b"garbage", "not a pickled batch"),
         (made.python2(BATCH)[:-20], "not a pickled batch"),
         (made.python2(BATCH).replace(b"K\x01(J\x02", b"K\x01(J\x03"), "reshape"),

@@ -238,7 +238,8 @@ def test_numbers_as_texts_do_not_depend_on_how_they_are_stored():
     tenth = {"f32": np.float32([0.1, 7]), "f64": np.array([0.1, 7.0]), "i": np.array([5, 7])}
     for table in (as_table(tenth), as_table(tenth, text=tenth)):
         words = {
-            name: [labels(c)[1][code] for code in labels(c)[0]] for name, c in table.columns.items()
+            name: [labels(table, name)[1][code] for code in labels(table, name)[0]]
+            for name in table.columns
         }
         assert words == {"f32": ["0.1", "7"], "f64": ["0.1", "7"], "i": ["5", "7"]}
 
@@ -247,6 +248,6 @@ def test_labels_are_words():
     table = as_table({"n": [3, 1, 3], "f": [0.5, None, 7.0], "b": [True, None, False]})
     words = {
         k: [(["", *w][code + 1]) for code in c]
-        for k, (c, w) in ((k, labels(v)) for k, v in table.columns.items())
+        for k, (c, w) in ((k, labels(table, k)) for k in table.columns)
     }
     assert words == {"n": ["3", "1", "3"], "f": ["0.5", "", "7"], "b": ["true", "", "false"]}

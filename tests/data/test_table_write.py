@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from moml.data import extend_table, read_table, write_table
 from moml.data.table import write as module
-from moml.errors import DataError
+from moml.errors import DataError, MomlWarning
 
 GIVEN = 'id,n,w\n007,NA,"x, ""y"""\n8,,\n9,1e3,"a\nb"\n'
 
@@ -125,3 +125,27 @@ def test_a_broken_source_is_named(tmp_path):
     found = error_of(lambda: extend_table(path, {"p": [1, 2]}, tmp_path / "out.csv"))
     assert found == f"{path}, row 2: 1 instead of 2 cells: '3'"
     assert [p.name for p in tmp_path.iterdir()] == ["given.csv"]
+
+
+FORMULAS = ["=HYPERLINK(1)", "+cmd|' /C'!A0", "-1+2", "@SUM(1)", "\t=1"]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_formulas_in_a_csv_are_a_warning_or_texts(tmp_path, formula):
+    path, columns = tmp_path / "t.csv", {"y": ["-1.5", formula, "a=b"], "n": [-1.0, 2.0, 3.0]}
+    with pytest.warns(MomlWarning, match=r"t\.csv has cells that a spreadsheet takes as formulas"):
+        write_table(columns, path)
+    assert read_table(path, text=["y"]).columns["y"].words.to_pylist() == columns["y"]
+    write_table(columns, path, safe=True)
+    words = read_table(path, text=["y"]).columns["y"].words.to_pylist()
+    assert words == ["-1.5", f"'{formula}", "a=b"]
+    write_table({"y": ["-1.5", "a=b"]}, path)
+    for other in ("t.parquet", "t.arrow"):
+        write_table(columns, tmp_path / other)
+
+
+def test_formulas_in_names_and_copied_cells_are_made_texts(tmp_path):
+    source, path = tmp_path / "s.csv", tmp_path / "t.csv"
+    source.write_text("user,x\n=1+1,-2\n-3,+4\n")
+    extend_table(source, {"probability_a": [0.5, 0.5], "=2": ["b", "@c"]}, path, safe=True)
+    assert path.read_text() == "user,x,probability_a,'=2\n'=1+1,-2,0.5,b\n-3,+4,0.5,'@c\n"

@@ -5,17 +5,19 @@ A command's module is imported when it is called: `moml --help` imports none of 
 
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import make_dataclass
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
+from io import TextIOWrapper
 from operator import or_
 from typing import Annotated, Any
 
 import tyro
 
 import moml
-from moml.errors import MomlError
+from moml.errors import ConfigError, MomlError, MomlWarning, printable
 
 COMMANDS = {  # the first lines of their help
     "demo": "Compare MAML, MOML v1 and the recommended method on sine waves, with a picture.",
@@ -42,6 +44,8 @@ MODULES = {  # in moml.cli, where they are not those of the commands' names
     "methods": "demo",
 }
 LIGHT = ("data", "methods")  # they compile nothing
+LEAST = 1500 << 20  # bytes of addresses
+MEMORY = ("RESOURCE_EXHAUSTED", "start new thread", "Cannot allocate memory", "ut of memory")
 CACHE = (
     "Compiled programs are kept for the next command, in ~/.cache/moml or where MOML_CACHE says; "
     "with --no-cache, which every command takes, or MOML_CACHE=off they are not."
@@ -70,12 +74,27 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if name in LIGHT:
         function(given)
         return
+    _check_limit()
     from moml.runtime import compile_cache, compiling
 
     if text := compile_cache.start():
-        print(f"moml: {text}", file=sys.stderr)
+        _print(text)
     with compiling.interruptible():
         function(given)
+
+
+def _check_limit() -> None:
+    """Refuse a `ulimit -v` under which XLA would abort the process, without a word to Python."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < LEAST:
+        raise ConfigError(
+            f"not enough memory: ulimit -v must be {LEAST >> 10} kB or more, for JAX to start; "
+            f"got {limit >> 10}"
+        )
 
 
 def _table() -> Any:
@@ -91,13 +110,17 @@ def _table() -> Any:
 def main() -> None:
     """The program `moml`."""
     arguments = sys.argv[1:]
+    warnings.showwarning = partial(_show_warning, warnings.showwarning)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may know ASCII alone
     if arguments == ["--version"]:
         print(f"moml {moml.__version__}")
         return
     try:
         run(arguments)
     except MomlError as error:
-        print(f"moml: {error}", file=sys.stderr)
+        _print(error)
         _exit(error.exit_code)
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -105,6 +128,23 @@ def main() -> None:
     except KeyboardInterrupt:
         print("moml: interrupted", file=sys.stderr)
         _exit(130)
+    except (MemoryError, RuntimeError, OSError) as error:
+        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in MEMORY):
+            raise
+        _print(f"not enough memory: {error or 'Python could not allocate more'}")
+        _exit(2)
+
+
+def _print(text: object) -> None:
+    print(f"moml: {printable(text)}", file=sys.stderr)
+
+
+def _show_warning(shown: Callable[..., None], message: object, *given: Any, **more: Any) -> None:
+    """Print our own warnings in a line, others as Python does."""
+    if isinstance(message, MomlWarning):
+        _print(f"warning: {message}")
+    else:
+        shown(message, *given, **more)
 
 
 def _exit(code: int) -> None:

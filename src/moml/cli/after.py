@@ -7,7 +7,7 @@ from pathlib import Path
 import tyro
 
 from moml.cli.tables import train_by
-from moml.cli.validation import some
+from moml.cli.validation import say, some
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def export(command: Export) -> None:
     """Write the export."""
     from moml.serving.export import export as export_run
 
-    print(f"export: {export_run(command.run, command.out, tasks=command.tasks)}")
+    say(f"export: {export_run(command.run, command.out, tasks=command.tasks)}")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def forget(command: Forget) -> None:
     if not command.category:
         some("task", command.task)
     for line in forget_tasks(command.run, command.task, command.category):
-        print(line)
+        say(line)
 
 
 def go_on(arguments: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from moml.cli.validation import say
 from moml.errors import DataError
 
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ def fetch(command: Fetch) -> None:
     with _shown() as progress:
         came = sets.fetch(command.name, folder, progress)
     for path in came:
-        print(path)
+        say(path)
     found = sets.check(command.name, folder)
     if found.wrong:
         raise DataError("; ".join(found.wrong))
-    print(_line(found) if came else f"{_line(found)}; it was there already")
+    say(_line(found) if came else f"{_line(found)}; it was there already")
 
 
 def check(command: Check) -> None:
@@ -93,7 +94,7 @@ def check(command: Check) -> None:
     bad = []
     for name in names:
         found = sets.check(name, folder)
-        print(_line(found), flush=True)
+        say(_line(found), flush=True)
         if found.wrong and (found.there or command.names):
             bad.append(name)
     if bad:
@@ -107,7 +108,7 @@ def listing() -> None:
     for name, one in SETS.items():
         parts = [f"{split} {sum(each):,}" for split, each in one.counts.items()]
         size = sum(archive.size for archive in one.archives) / 1e6
-        print(f"{name:<10}{one.title}; {', '.join(parts)} images; {size:.0f} MB to fetch")
+        say(f"{name:<10}{one.title}; {', '.join(parts)} images; {size:.0f} MB to fetch")
 
 
 def _line(found: "Found") -> str:
@@ -134,7 +135,7 @@ def _shown() -> Iterator[Callable[[str, int, int], None]]:
             if done == size or time.monotonic() - last > 5:
                 last = time.monotonic()
                 line = f"{file}: {done / 1e6:.1f} of {size / 1e6:.1f} MB"
-                print(line, file=sys.stderr, flush=True)
+                say(line, file=sys.stderr, flush=True)
 
         yield show
         return

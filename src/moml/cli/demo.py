@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import moml
-from moml.cli.validation import places
+from moml.cli.validation import places, say
 from moml.errors import check_count
 
 
@@ -70,7 +70,8 @@ def demo(command: Demo) -> None:
         folder / "demo",
     )
     print_rows(rows, "Sine regression, K = 1: error on 500 unseen tasks")
-    print(f"picture: {picture}\nrows:    {rows_file}")
+    say(f"picture: {picture}")
+    say(f"rows:    {rows_file}")
 
 
 @dataclass(frozen=True)
@@ -81,4 +82,4 @@ class Methods:
 def methods(command: Methods) -> None:
     """Print a line for each method."""
     for name in moml.methods.METHODS:
-        print(f"{name:<14}{moml.methods.summary(name)}")
+        say(f"{name:<14}{moml.methods.summary(name)}")

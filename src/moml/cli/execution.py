@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moml.errors import LostProcess, MomlError, check_count
+from moml.errors import LostProcess, MomlError, check_count, printable
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -90,7 +90,7 @@ def _print(error: BaseException, hint: str) -> int:
     """Print what ends this process; its exit code."""
     if isinstance(error, MomlError):
         more = f", {hint}" if isinstance(error, LostProcess) else ""
-        print(f"moml: {error}{more}", file=sys.stderr, flush=True)
+        print(printable(f"moml: {error}{more}"), file=sys.stderr, flush=True)
         return error.exit_code
     traceback.print_exception(error)
     return 130 if isinstance(error, KeyboardInterrupt) else 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from moml.cli.validation import places, set_aside, some
+from moml.cli.validation import places, say, set_aside, some
 from moml.errors import check_count
 
 if TYPE_CHECKING:
@@ -84,5 +84,5 @@ class Rows:
     def finish(self, *pictures: Path) -> None:
         """Print where the pictures and the rows are."""
         for picture in pictures:
-            print(f"picture: {picture}")
-        print(f"rows:    {self.file}")
+            say(f"picture: {picture}")
+        say(f"rows:    {self.file}")

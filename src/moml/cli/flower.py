@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from moml.cli.validation import rows_file
-from moml.errors import check_count, printable
+from moml.cli.validation import rows_file, say
+from moml.errors import check_count
 
 if TYPE_CHECKING:
     from moml.types import Record
@@ -108,7 +108,7 @@ def init(command: Init) -> None:
         address=command.superlink,
         root_certificates=command.root_certificates,
     )
-    print(f"folder: {command.folder}")
+    say(f"folder: {command.folder}")
 
 
 def up(command: Up) -> None:
@@ -120,7 +120,7 @@ def up(command: Up) -> None:
     now, new = up(opened(command.folder), nodes, command.tls, command.data, shown=True)
     secure = "TLS, registered nodes only" if now.tls else "insecure: this machine only"
     state = f"SuperLink on {now.address}, {now.nodes} nodes, {secure}"
-    print(f"{command.folder} is {'up' if new else 'up already'}: {state}")
+    say(f"{command.folder} is {'up' if new else 'up already'}: {state}")
 
 
 def run(command: Run) -> None:
@@ -137,14 +137,14 @@ def run(command: Run) -> None:
     given = {name: value for name, value in given.items() if value is not None}
     folder, settings = (runs.last if command.resume else runs.new)(places, given)
     config = settings.config
-    print(f"{config.method}, {settings.rounds} rounds in {folder}")
-    print(HEAD, flush=True)
+    say(f"{config.method}, {settings.rounds} rounds in {folder}")
+    say(HEAD, flush=True)
     try:
         runs.run(places, folder, _show)
     finally:
         if file is not None:
             write_json(result_rows(config, runs.rounds(folder)), file)
-            print(f"rows: {file}")
+            say(f"rows: {file}")
 
 
 def _show(row: "Record") -> None:
@@ -154,10 +154,10 @@ def _show(row: "Record") -> None:
     answered = f"{row['answered']}/{row['drawn']}"
     privacy = "" if row["epsilon"] is None else f"  epsilon {row['epsilon']:.3g}"
     step = f"{row['round']}/{row['rounds']}"
-    print(f"{step:>9}{figures}{answered:>10}{row['seconds']:>9.1f}{privacy}", flush=True)
+    say(f"{step:>9}{figures}{answered:>10}{row['seconds']:>9.1f}{privacy}", flush=True)
     for one in row["failed"]:
         who = f"partition {one['partition']} (tasks {' '.join(map(str, one['tasks']))})"
-        print(f"  left out: {who}: {printable(one['reason'])}", flush=True)
+        say(f"  left out: {who}: {one['reason']}", flush=True)
 
 
 def down(command: Down) -> None:
@@ -167,4 +167,4 @@ def down(command: Down) -> None:
 
     stopped = down(opened(command.folder))
     result = f"{stopped} processes stopped" if stopped else "nothing was running"
-    print(f"{command.folder} is down: {result}")
+    say(f"{command.folder} is down: {result}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moml.cli.experiment import Command, ImageExperiment
+from moml.cli.validation import say
 
 if TYPE_CHECKING:
     from moml.paper.oneshot.table import Cell
@@ -101,4 +102,4 @@ class OneshotSearch(Command):
                     command=command,
                 )  # fmt: skip
                 write_settings(content, self.json)
-        print(f"settings: {self.json}")
+        say(f"settings: {self.json}")

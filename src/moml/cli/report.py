@@ -5,6 +5,8 @@ from pathlib import Path
 
 import tyro
 
+from moml.cli.validation import say
+
 
 @dataclass(frozen=True)
 class Report:
@@ -23,4 +25,4 @@ def report(command: Report) -> None:
     """Write the page and print its path."""
     from moml.report.page.document import report as write
 
-    print(f"page: {write(command.runs, command.out, score=command.score, progress=True)}")
+    say(f"page: {write(command.runs, command.out, score=command.score, progress=True)}")

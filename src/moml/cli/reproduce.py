@@ -9,6 +9,7 @@ import tyro
 
 from moml.cli import federated, oneshot
 from moml.cli.experiment import Command, Experiment
+from moml.cli.validation import say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +87,9 @@ class Search(Command):
                 score = f"{row['mean']:.3f} ± {row['std']:.3f}" if not row["lost"] else "all lost"
                 names = [name for name in ("eta", "beta", "gamma") if name in row]
                 where = " ".join(f"{name} {row[name]:g}" for name in names)
-                print(f"K = {k} {found.variant.label:<32} best {score} at {where}", flush=True)
-            print(f"K = {k}: {time.monotonic() - began:.1f} s in all", flush=True)
-        print(f"step sizes: {self.json}")
+                say(f"K = {k} {found.variant.label:<32} best {score} at {where}", flush=True)
+            say(f"K = {k}: {time.monotonic() - began:.1f} s in all", flush=True)
+        say(f"step sizes: {self.json}")
 
 
 @dataclass(frozen=True, kw_only=True)

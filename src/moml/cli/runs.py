@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from moml.cli.execution import Execution, execution
-from moml.cli.validation import rows_file
+from moml.cli.validation import rows_file, say
 from moml.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -117,11 +117,11 @@ def _report(
 
     (print_clients if "group" in rows[0]["setting"] else print_rows)(rows, title)
     if spent is not None:
-        print(f"cost:   {cost_line(spent)}")
+        say(f"cost:   {cost_line(spent)}")
     if file is not None:
         write_json(rows, file)
-        print(f"rows:   {file}")
-    print(f"folder: {folder}")
+        say(f"rows:   {file}")
+    say(f"folder: {folder}")
 
 
 def train(arguments: Sequence[str]) -> None:
@@ -190,7 +190,7 @@ def _end(config: "Config", job: "Job", folder: Path, file: Path | None, seconds:
     from moml.runs import runs
 
     if text := job.execution.describe():
-        print(text)
+        say(text)
     row = runs.last_row(config, job.plan, folder, seconds)
     _report([row], f"{config.method}, {row['metric']}", file, folder, runs.spent(folder))
 
@@ -216,11 +216,11 @@ def doctor(command: Doctor) -> None:
     from moml.runs.doctor import facts, identity
 
     for name, value in facts():
-        print(f"{name:<18}{value}")
+        say(f"{name:<18}{value}")
     began = time.monotonic()
     apart = identity()
     good = apart < 1e-4
     text = f"v1 at beta = 1 is MAML: {apart:.1e} apart after 200 steps"
-    print(f"{'self-test':<18}{text}, {time.monotonic() - began:.1f} s: {'ok' if good else 'WRONG'}")
+    say(f"{'self-test':<18}{text}, {time.monotonic() - began:.1f} s: {'ok' if good else 'WRONG'}")
     if not good:
         sys.exit(1)

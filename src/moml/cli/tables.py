@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from moml.cli.validation import rows_file, some
+from moml.cli.validation import rows_file, say, some
 
 if TYPE_CHECKING:
     from moml.tabular.run import TableRun
@@ -53,6 +53,8 @@ class Predict(OfRun):
     """Table with later rows of known tasks, or rows of new ones, to adapt to first."""
     interval: float | None = None
     """Add columns `lower` and `upper` that enclose this share of the targets, such as 0.9."""
+    safe: bool = False
+    """Put ' before texts in a CSV that a spreadsheet would take as formulas, such as =1+1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +87,9 @@ def train_by(
     options = dict(vars(command))
     file = rows_file(options.pop("json"))
     some("inputs", options.get("inputs"))
-    run = function(**options, progress=True, say=lambda line: print(line, flush=True))
+    run = function(**options, progress=True, say=lambda line: say(line, flush=True))
     report(run.evaluation, run.about["target"], file)
-    print(f"folder: {options['out']}")
+    say(f"folder: {options['out']}")
 
 
 def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> type:
@@ -118,17 +120,20 @@ def evaluate(command: Evaluate) -> None:
 
 def predict(command: Predict) -> None:
     """Write the predictions, and print remarks on them."""
-    data, out, later, interval = command.data, command.out, command.adapt_on, command.interval
-    made = command.load().predict(data, out, adapt_on=later, interval=interval, progress=True)
+    out = command.out
+    made = command.load().predict(
+        command.data, out, adapt_on=command.adapt_on, interval=command.interval, safe=command.safe,
+        progress=True,
+    )  # fmt: skip
     for line in made.remarks:
-        print(line)
-    print(f"predictions: {out}")
+        say(line)
+    say(f"predictions: {out}")
 
 
 def adapt(command: Adapt) -> None:
     """Write the personal models."""
     made = command.load().adapt(command.data, command.out, progress=True)
-    print(f"{len(made.tasks.places):,} personal models: {command.out}")
+    say(f"{len(made.tasks.places):,} personal models: {command.out}")
 
 
 def report(rows: "list[Record]", target: str, file: Path | None) -> None:
@@ -137,7 +142,7 @@ def report(rows: "list[Record]", target: str, file: Path | None) -> None:
     from moml.storage.files import write_json
 
     print_scores(rows, target)
-    print(verdict(rows))
+    say(verdict(rows))
     if file is not None:
         write_json(rows, file)
-        print(f"rows:   {file}")
+        say(f"rows:   {file}")

@@ -1,10 +1,16 @@
-"""Checks of commands that write result rows, before any work."""
+"""Checks of commands that write result rows, before any work; lines on the terminal."""
 
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
-from moml.errors import ConfigError
+from moml.errors import ConfigError, printable
+
+
+def say(text: object, **given: Any) -> None:
+    """Print one line, of which no character controls the terminal."""
+    print(printable(text), **given)
 
 
 def places(out: Path, json: Path | None) -> tuple[Path, Path]:
@@ -23,7 +29,7 @@ def set_aside(rows: Path) -> None:
         numbered = (rows.with_name(f"{rows.stem}-{n}{rows.suffix}") for n in count(1))
         earlier = next(path for path in numbered if not path.exists())
         rows.rename(earlier)
-        print(f"rows of an earlier command: {earlier}")
+        say(f"rows of an earlier command: {earlier}")
 
 
 def rows_file(path: Path | None) -> Path | None:

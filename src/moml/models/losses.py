@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from moml.errors import DataError
 from moml.models.networks import Predict
+from moml.tasks.parts import on_device
 from moml.types import Batch, Loss, Params
 
 
@@ -55,7 +56,7 @@ def mse(predict: Predict) -> Loss:
     """
 
     def loss(params: Params, batch: Batch) -> Float[Array, ""]:
-        y, target = predict(params, batch.x), jnp.asarray(batch.y)
+        y, target = predict(params, batch.x), on_device("y", batch.y)
         if y.shape != target.shape:  # would broadcast
             raise DataError(
                 f"mse: predictions must have the targets' shape {target.shape}; got {y.shape}"

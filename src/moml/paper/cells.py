@@ -21,7 +21,7 @@ from moml.types import Hyper, Loss, Meta, Record
 
 ALPHA = 0.01
 CONTROLS = ("untrained", "joint")
-PRINTED: list[Record] = json.loads(Path(__file__).with_name("printed.json").read_text())
+PRINTED: list[Record] = json.loads(Path(__file__).with_name("printed.json").read_text("utf-8"))
 Grid = dict[str, list[float]]
 
 

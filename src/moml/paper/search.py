@@ -78,7 +78,7 @@ def machine() -> str:
 def read_settings(path: Path, keys: set[str]) -> Record:
     """What an earlier search wrote, to be added to; empty where there is no file."""
     try:
-        found = json.loads(path.read_text()) if path.exists() else {}
+        found = json.loads(path.read_text("utf-8")) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read settings from {path}: {error}") from error
     if not isinstance(found, dict) or not keys >= set(found):

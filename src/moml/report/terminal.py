@@ -5,8 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from moml.errors import printable
 from moml.types import Record
 
 NAMES = {"took-part": "took part", "unseen": "never took part"}
@@ -25,11 +27,12 @@ def print_table(
     no_wrap: Collection[str] = (), **look: Any,
 ) -> None:  # fmt: skip
     """Print a table, 110 columns wide in a file; its first column is aligned left, others right."""
-    table = Table(title=title, title_justify="left", **look)
+    cell = lambda value: escape(printable(value))
+    table = Table(title=title and cell(title), title_justify="left", **look)
     for i, name in enumerate(columns):
-        table.add_column(name, justify="right" if i else "left", no_wrap=name in no_wrap)
+        table.add_column(cell(name), justify="right" if i else "left", no_wrap=name in no_wrap)
     for line in lines:
-        table.add_row(*map(str, line))
+        table.add_row(*map(cell, line))
     Console(width=None if sys.stdout.isatty() else 110).print(table)
 
 
@@ -162,7 +165,8 @@ def print_scores(rows: Sequence[Record], target: str) -> None:
     for metric in dict.fromkeys(row["metric"] for row in rows):
         first = next(row for row in rows if row["metric"] == metric)
         about = f"{plural(first['tasks'], 'held-out task')}, {plural(first['rows'], 'row')}"
-        print(f"{metric.replace('_', ' ')} of {target} by known rows: {about}", flush=True)
+        title = f"{metric.replace('_', ' ')} of {target} by known rows: {about}"
+        print(printable(title), flush=True)
         shots, scores = score_grid(rows, metric)
         columns = ["model", *map(str, shots)]
         print_table(None, columns, [[name, *cells] for name, cells in scores.items()], columns)

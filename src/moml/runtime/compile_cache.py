@@ -162,6 +162,6 @@ def _machine() -> str:
     """The processor: a home may be shared by machines whose instructions differ."""
     text = platform.machine() + platform.processor()
     with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         text += next((x for x in lines if x.startswith(("flags", "Features"))), "")
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -17,7 +17,7 @@ def free_bytes() -> int | None:
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-    lines = MEMINFO.read_text().splitlines() if MEMINFO.exists() else []
+    lines = MEMINFO.read_text("utf-8").splitlines() if MEMINFO.exists() else []
     free = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
     return int(free[0]) * 1024 if free else None
 

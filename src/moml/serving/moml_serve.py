@@ -567,8 +567,10 @@ def _labelled(target: Record, given: np.ndarray) -> Arrays:
     if target["kind"] == "flag":
         labels = labels == "true"
     elif target["kind"] == "number":
-        numbers = labels.astype(float)
-        labels = numbers.astype(int) if (numbers % 1 == 0).all() else numbers
+        try:
+            labels = np.array([int(word) for word in target["classes"]])
+        except ValueError:
+            labels = labels.astype(float)
     named = {f"probability_{name}": given[:, i] for i, name in enumerate(target["classes"])}
     return {"prediction": labels[given.argmax(axis=1)], **named}
 

@@ -71,7 +71,7 @@ def copy_plain(source: str | Path, target: str | Path) -> None:
 def read_json(path: str | Path) -> list[Record]:
     """Read rows that `write_json` wrote; at least one is required."""
     try:
-        rows = json.loads(Path(path).read_text())
+        rows = json.loads(Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read rows from {path}: {error}") from error
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from moml.data.exact import exact
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Frame, as_table, columns_of
 from moml.errors import MomlError
@@ -175,6 +176,9 @@ class _Estimator(BaseEstimator):
     def _read(self, X: object, reset: bool = False, **target: object) -> tuple[Record, np.ndarray]:
         """The checked columns of X by the names they had in `fit`, and the checked target y."""
         if target:
+            if isinstance(target["y"], list) and all(type(value) is int for value in target["y"]):
+                with _value_errors():
+                    target["y"] = exact("y", target["y"])
             target["y_numeric"] = isinstance(self, RegressorMixin)
         if isinstance(X, Frame) and hasattr(X, "columns"):
             validate_data(self, X, reset=reset, skip_check_array=True)

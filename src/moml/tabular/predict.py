@@ -88,11 +88,5 @@ def labelled(target: Target, given: np.ndarray) -> dict[str, np.ndarray]:
     """Predictions in the unit of the target, or as classes with their probabilities."""
     if not target.classes:
         return {"prediction": target.unscale(given)}
-    labels = np.array(target.classes)
-    if target.kind == "flag":
-        labels = labels == "true"
-    elif target.kind == "number":
-        numbers = labels.astype(float)
-        labels = numbers.astype(int) if (numbers % 1 == 0).all() else numbers
     named = {f"probability_{name}": given[:, i] for i, name in enumerate(target.classes)}
-    return {"prediction": labels[given.argmax(axis=1)], **named}
+    return {"prediction": target.labels[given.argmax(axis=1)], **named}

@@ -55,7 +55,11 @@ def read(data: Source, columns: Sequence[str] | None, text: Sequence[str]) -> Ta
 
 
 def output(
-    data: Source, out: str | os.PathLike[str] | None, new: Sequence[str], text: Sequence[str]
+    data: Source,
+    out: str | os.PathLike[str] | None,
+    new: Sequence[str],
+    text: Sequence[str],
+    safe: bool = False,
 ) -> Callable[[Mapping[str, np.ndarray]], None]:
     """Check that `data` can be written to `out` with new columns; return what writes them."""
     if out is None:
@@ -74,7 +78,7 @@ def output(
         for name in new:
             if name in schema.names:
                 raise DataError(f"{file} has a column {name} already; rename it first")
-    return lambda columns: extend_table(data, columns, place, text=text)
+    return lambda columns: extend_table(data, columns, place, text=text, safe=safe)
 
 
 def split_rows(

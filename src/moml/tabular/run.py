@@ -56,6 +56,7 @@ class TableRun:
         *,
         adapt_on: Source | None = None,
         interval: float | None = None,
+        safe: bool = False,
         progress: bool = False,
     ) -> Predicted:
         """Predict rows of any tasks.
@@ -73,6 +74,8 @@ class TableRun:
             Table with targets to adapt to first: rows of new tasks, or later rows of known ones.
         interval
             The share of targets that `lower` and `upper` should enclose, such as 0.9.
+        safe
+            Put ' before texts in a CSV that a spreadsheet would take as formulas, such as =1+1.
         progress
             Show progress.
 
@@ -87,7 +90,7 @@ class TableRun:
         text = [task, *self.columns.text]
         names = ["prediction", *(f"probability_{name}" for name in target.classes)]
         names += [] if interval is None else ["lower", "upper"]
-        write = output(data, out, names, text)
+        write = output(data, out, names, text, safe)
         table = read(data, [*self.columns.names, task], text)
         groups, x = group(table, task), self.columns.encode(table)
         remarks = self.columns.remarks(table)

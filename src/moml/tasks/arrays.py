@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from moml.errors import DataError
 from moml.kept import kept
-from moml.tasks.parts import block_rows
+from moml.tasks.parts import block_rows, on_device
 from moml.tasks.sampler import distinct_or_not
 from moml.types import Batch, Key, Tasks
 
@@ -43,10 +43,7 @@ def from_arrays(
     >>> tasks.n, tasks.draw(jax.random.key(0), jnp.array([0, 2]), 5).shape
     (3, (2, 5))
     """
-    try:
-        x, y = jnp.asarray(x), jnp.asarray(y)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"x and y must be arrays of numbers: {error}") from error
+    x, y = on_device("x", x), on_device("y", y)
     if x.ndim < 2 or y.ndim < 2 or x.shape[:2] != y.shape[:2] or 0 in x.shape[:2]:
         raise DataError(
             f"x and y must start with the same [tasks, samples]; got shapes {x.shape}, {y.shape}"

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from moml.errors import DataError
 from moml.kept import kept
 from moml.tasks.arrays import Ids, Sizes, drawn_rows
-from moml.tasks.parts import block_of, padded
+from moml.tasks.parts import block_of, on_device, padded
 from moml.types import Batch, Tasks
 
 
@@ -88,10 +88,7 @@ def from_rows(
     (2, 1, [[1]])
     """
     shared = isinstance(x, jax.Array)
-    try:
-        x, y = jnp.asarray(x), jnp.asarray(y)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"x and y must be arrays of numbers: {error}") from error
+    x, y = on_device("x", x), on_device("y", y)
     if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
         raise DataError(f"x and y must start with the same [rows]; got {x.shape}, {y.shape}")
     owned = [checked_rows(f"client {i}", mine, len(x)) for i, mine in enumerate(rows)]

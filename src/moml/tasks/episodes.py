@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from moml.errors import DataError, check_count
 from moml.kept import kept
+from moml.tasks.parts import on_device
 from moml.tasks.sampler import distinct, distinct_or_not
 from moml.types import Batch, Key, Tasks
 
@@ -49,7 +50,7 @@ def overlapping(key: Key, classes: int, ways: int, n: int) -> Int[Array, "n ways
     return jax.vmap(lambda key: distinct(key, classes, ways))(jax.random.split(key, n))
 
 
-def episodes(images: ArrayLike | Array, ways: int, table: Table | None = None) -> Tasks:
+def episodes(images: ArrayLike | Array, ways: int, table: ArrayLike | Array | None = None) -> Tasks:
     """Tasks of classifying `ways` classes of images.
 
     A draw of size K is K images of each class, so a batch has K * ways images with labels
@@ -84,6 +85,13 @@ def episodes(images: ArrayLike | Array, ways: int, table: Table | None = None) -
     classes, each = images.shape[:2]
     if ways > classes:
         raise DataError(f"ways must be at most the {classes} classes; got {ways}")
+    if table is not None:
+        table = on_device("table", table)
+        whole = jnp.issubdtype(table.dtype, jnp.integer) and table.ndim == 2 and table.size
+        if not whole or table.shape[1] != ways or table.min() < 0 or table.max() >= classes:
+            shown = f"{table.dtype} {list(table.shape)}, such as {table.ravel()[:8].tolist()}"
+            must = f"table must have {ways} classes of each task, from 0 to {classes - 1}"
+            raise DataError(f"{must}; got {shown}")
     pixels = jnp.asarray(images.reshape(classes * each, *images.shape[2:]))
     return Tasks(
         None if table is None else len(table), _drawn(classes, each, ways), _fetch, table, pixels,

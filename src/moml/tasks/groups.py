@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from moml.errors import DataError, check_count
 from moml.kept import kept
 from moml.tasks.clients import checked_rows
+from moml.tasks.parts import as_held
 from moml.types import Batch, Key, Tasks
 
 # Primes just below 2^31, as strides.
@@ -82,7 +83,7 @@ def grouped(
     weights: ArrayLike | Array | None = None,
 ) -> Grouped:
     """The rows of the groups, validated; arrays of numpy."""
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = (np.asarray(as_held(name, v)) for name, v in {"x": x, "y": y}.items())
     if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or not len(x):
         raise DataError(f"x and y must start with the same [rows]; got {x.shape}, {y.shape}")
     owned = [checked_rows(f"group {i}", mine, len(x)) for i, mine in enumerate(groups)]

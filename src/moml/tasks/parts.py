@@ -3,9 +3,28 @@
 A padded array [devices * block, ...] therefore has task i at index i, on any number of devices.
 """
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
+
+from moml.data.exact import exact
+
+
+def as_held(name: str, values: ArrayLike | Array) -> Array | np.ndarray:
+    """A jax array as it is; else an array of numbers, whose integers JAX holds exactly."""
+    bits = 8 * jax.dtypes.canonicalize_dtype(np.int64).itemsize
+    return values if isinstance(values, jax.Array) else exact(name, values, bits)
+
+
+def on_device(name: str, values: ArrayLike | Array) -> Array:
+    """Values as a jax array; integers are exact, or a DataError names the first that is not.
+
+    >>> on_device("x", [1, 2]).tolist()
+    [1, 2]
+    """
+    return jnp.asarray(as_held(name, values))
 
 
 def block_of(n: int, devices: int) -> int:

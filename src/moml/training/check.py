@@ -2,8 +2,11 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
 
 from moml.errors import DataError, MomlError
+from moml.tasks.parts import as_held
 from moml.types import Loss, Params, Samples, Tasks
 
 
@@ -27,8 +30,16 @@ def check_params(params: Params) -> Params:
     return jax.tree.map(jnp.asarray, params)
 
 
+def check_held(name: str, tree: PyTree) -> None:
+    """Raise for arrays of numpy that are no numbers, or have integers that JAX would change."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if isinstance(leaf, np.ndarray | np.generic):
+            as_held(f"{name}{jax.tree_util.keystr(path)}", leaf)
+
+
 def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int) -> None:
     """The loss must take a batch of these tasks and give one floating-point number."""
+    check_held("tasks", tasks)
 
     def one_batch() -> Samples:
         ids = jnp.zeros(1, jnp.int32)

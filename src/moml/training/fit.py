@@ -16,7 +16,7 @@ from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, Diverged, check_count
 from moml.kept import kept
 from moml.runtime import simulate
-from moml.training.check import check_loss, check_params
+from moml.training.check import check_held, check_loss, check_params
 from moml.training.compose import (
     check_adapts,
     check_schedule,
@@ -67,9 +67,10 @@ class Learner:
     def adapt(self, support: Samples, steps: int | None = None) -> Params:
         """Personal parameters after `steps` adaptation steps on a few samples of a task."""
         steps = self.method.inner_steps if steps is None else check_count("steps", steps)
+        check_held("support", support)
         try:
             mine, finite = adapted(self.method.adaptation, steps)(self.meta, support, self.hyper)
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             reason = " ".join(str(error).split())[:300]
             raise DataError(f"cannot adapt to this support: {reason}") from error
         if not finite:

@@ -20,6 +20,7 @@ from moml.data.images.arrays import Images
 
 VERSION = 1  # of the format below; files of another are ignored
 FOLDER = ".moml-cache"
+DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, MemoryError)
 
 
 def cached(
@@ -57,16 +58,18 @@ def open_cache(path: Path, key: str) -> Images | None:
     """The images cached under this key; None if the file has another key, is damaged or missing."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+            if any(entry.compress_type for entry in stored.zip.infolist()):  # never by us
+                return None
             head = json.loads(str(stored["head"]))
             if head["key"] != key:
                 return None
             x, y, row = stored["x"], stored["y"], stored["row"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        if head["bits"]:
+            x = np.unpackbits(x)[: int(np.prod(head["shape"]))] * np.uint8(255)
+        groups = None if head["groups"] is None else tuple(head["groups"])
+        return Images(x.reshape(head["shape"]), y, tuple(head["names"]), head["split"], row, groups)
+    except (*DAMAGE, zipfile.BadZipFile, zlib.error):
         return None
-    if head["bits"]:
-        x = np.unpackbits(x, count=int(np.prod(head["shape"]))) * np.uint8(255)
-    groups = None if head["groups"] is None else tuple(head["groups"])
-    return Images(x.reshape(head["shape"]), y, tuple(head["names"]), head["split"], row, groups)
 
 
 def write_cache(images: Images, path: Path, key: str) -> None:

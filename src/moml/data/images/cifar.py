@@ -1,19 +1,24 @@
 """CIFAR-10 and CIFAR-100, binary or python version, in archives or the folders that are in them."""
 
+import gzip
 import tarfile
 import zlib
 from collections.abc import Callable, Sequence
+from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 
+from moml.data.exact import exact
 from moml.data.images.arrays import Images, by_class
 from moml.data.images.pickles import loads
 from moml.errors import DataError
 
 PIXELS = 3 * 32 * 32
-LARGEST = 200_000_000  # bytes of a file in an archive; the largest of theirs has 155 million
+ROW = PIXELS + 200  # bytes of an image with its labels and, pickled, its name
+NAMED = 100_000  # bytes beside the images; theirs have at most 1,500
+MEMBERS = 1000  # of an archive; theirs have at most 10
 
 
 class Layout(NamedTuple):
@@ -34,9 +39,11 @@ class Layout(NamedTuple):
         """The number of images in each file of a split."""
         return {"train": 50_000, "test": 10_000}[split] // len(self.files[split])
 
-    def wanted(self, split: str) -> tuple[str, ...]:
-        """The files that a split needs, those with the names of the classes last."""
-        return self.files[split] + (self.names if self.meta is None else (self.meta,))
+    def wanted(self, split: str) -> dict[str, int]:
+        """The files that a split needs and their bytes at most, those with names last."""
+        most = self.rows(split) * ROW + NAMED
+        names = self.names if self.meta is None else (self.meta,)
+        return dict.fromkeys(self.files[split], most) | dict.fromkeys(names, NAMED)
 
 
 Files = dict[str, tuple[str, ...]]
@@ -105,21 +112,52 @@ def read(place: Path, split: str, whole: bool = True) -> Images:
     return by_class(np.ascontiguousarray(x), y[0], names[0], split, groups)
 
 
-def _content(place: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
+class _Metered:
+    """A file of which tarfile reads no more than `left` bytes, whatever its headers say."""
+
+    def __init__(self, file: BufferedIOBase):
+        self.file, self.left, self.seek, self.tell = file, NAMED, file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        self.left -= size
+        if self.left < 0:
+            raise tarfile.ReadError("a header is too large")
+        return self.file.read(size)
+
+
+def _content(place: Path, wanted: dict[str, int]) -> dict[str, bytes]:
     """The bytes of some files of a folder or of an archive; nothing is unpacked to disk."""
+
+    def check_size(name: str, size: int) -> None:
+        if size > wanted[name]:
+            raise DataError(
+                f"{place}: {name} must have at most {wanted[name]:,} bytes; got {size:,}"
+            )
+
     if place.is_dir():
+        for name in wanted:
+            check_size(name, (place / name).stat().st_size)
         return {name: (place / name).read_bytes() for name in wanted}
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(place, "r:*") as archive:
-            for member in archive:
+        with open(place, "rb") as plain:
+            zipped = plain.read(2) == b"\x1f\x8b"
+        with gzip.open(place) if zipped else open(place, "rb") as file:
+            meter = _Metered(file)
+            archive = tarfile.TarFile(fileobj=meter)  # type: ignore[arg-type]
+            for count, member in enumerate(archive):
+                meter.left = NAMED
+                if count == MEMBERS:
+                    raise DataError(f"{place} must have at most {MEMBERS:,} files; got more")
                 name = PurePosixPath(member.name).name
                 if name not in wanted or not member.isfile():
                     continue
-                if member.size > LARGEST:
-                    raise DataError(f"{place}: {name} has {member.size:,} bytes, too many")
-                file = archive.extractfile(member)
-                found[name] = file.read() if file else b""
+                check_size(name, member.size)
+                meter.left += member.size
+                content = archive.extractfile(member)
+                found[name] = content.read() if content else b""
+                meter.left = NAMED
                 if len(found) == len(wanted):
                     break
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
@@ -153,7 +191,7 @@ def _python(raw: bytes, file: str, layout: Layout) -> tuple[np.ndarray, np.ndarr
             raise DataError(f"{file}: {key} must be a list of {len(pixels):,} labels")
         if not all(isinstance(value, int | np.integer) for value in label):
             raise DataError(f"{file}: {key} must be whole numbers")
-    return pixels, np.array(labels, np.int64)
+    return pixels, np.array([exact(f"{file}: labels", label) for label in labels])
 
 
 def _names(layout: Layout, raw: dict[str, bytes], name_of: Callable[[str], str]) -> list[list[str]]:
@@ -161,12 +199,11 @@ def _names(layout: Layout, raw: dict[str, bytes], name_of: Callable[[str], str])
     if layout.meta is None:
         texts = [raw[file].decode("utf-8", "replace") for file in layout.names]
         return [[line.strip() for line in text.splitlines() if line.strip()] for text in texts]
-    file, text = name_of(layout.meta), lambda name: getattr(name, "decode", lambda: str(name))()
-    lists = []
+    file, lists = name_of(layout.meta), []
     for key, names in zip(layout.names, _values(raw[layout.meta], layout.names, file), strict=True):
-        if not isinstance(names, list):
+        if not isinstance(names, list) or not all(isinstance(n, bytes | str) for n in names):
             raise DataError(f"{file}: {key} must be a list of names")
-        lists.append([text(name) for name in names])
+        lists.append([n if isinstance(n, str) else n.decode("utf-8", "replace") for n in names])
     return lists
 
 

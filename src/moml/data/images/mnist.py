@@ -35,8 +35,8 @@ def files(place: Path, split: str) -> list[Path]:
 def read(place: Path, split: str, whole: bool = True) -> Images:
     """Images [n, 28, 28, 1]; `whole` requires the publisher's number of them."""
     images, labels = files(place, split)
-    x = read_idx(images, IMAGES)
-    y = read_idx(labels, LABELS)
+    x = read_idx(images, IMAGES, ROWS[split])
+    y = read_idx(labels, LABELS, ROWS[split])
     if whole and len(x) != ROWS[split]:
         raise DataError(f"{images} must have {ROWS[split]:,} images; got {len(x):,}")
     if len(y) != len(x):
@@ -46,8 +46,8 @@ def read(place: Path, split: str, whole: bool = True) -> Images:
     return by_class(x[..., None], y, [str(digit) for digit in range(10)], split)
 
 
-def read_idx(path: Path, magic: int) -> np.ndarray:
-    """The unsigned bytes of an idx file, shaped as its header says."""
+def read_idx(path: Path, magic: int, most: int) -> np.ndarray:
+    """The unsigned bytes of an idx file with at most so many rows, shaped as its header says."""
     axes = magic % 256
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
@@ -59,6 +59,8 @@ def read_idx(path: Path, magic: int) -> np.ndarray:
                 raise DataError(f"{path}: the magic number must be {magic}; got {given}")
             if axes == 3 and shape[1:] != [28, 28]:
                 raise DataError(f"{path}: images must be 28 x 28; got {shape[1]} x {shape[2]}")
+            if shape[0] > most:
+                raise DataError(f"{path} must have at most {most:,} rows; got {shape[0]:,}")
             size = int(np.prod(shape, dtype=np.int64))
             raw = file.read(size + 1)
     except (OSError, EOFError, zlib.error) as error:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ FOLDERS = ("omniglot", "omniglot-py", "omniglot/python", ".")  # the second is t
 SPLITS = ("background", "evaluation")
 SIDE, DRAWINGS = 105, 20
 LARGEST = 100_000  # bytes of a drawing; theirs have some 300
+MOST = 20_000  # drawings of a split; theirs have 19,280 and 13,180
 _DRAWING = re.compile(r"\d+_\d+\.png")  # number of the character, number of the drawer
 
 
@@ -41,7 +43,9 @@ def read(place: Path, split: str, whole: bool = True) -> Images:
     The 20 drawings of a character are in the order of their drawers. `whole` requires all 20.
     """
     classes: dict[tuple[str, str], dict[str, np.ndarray]] = {}
-    for name, raw in _drawings(place, split):
+    for count, (name, raw) in enumerate(_drawings(place, split)):
+        if count == MOST:
+            raise DataError(f"{_part(place, split)} must have at most {MOST:,} drawings; got more")
         alphabet, character, file = PurePosixPath(name).parts[-3:]
         drawings = classes.setdefault((alphabet, character), {})
         if file in drawings:
@@ -70,7 +74,10 @@ def _drawings(place: Path, split: str) -> Iterator[tuple[str, bytes]]:
     """The path and the bytes of every drawing."""
     paths = files(place, split)
     if not paths or paths[0].suffix == ".png":
-        yield from ((str(path), path.read_bytes()) for path in paths)
+        for path in paths:
+            if path.stat().st_size > LARGEST:
+                raise DataError(f"{path} is too large")
+            yield str(path), path.read_bytes()
         return
     [archive] = paths
     try:
@@ -93,11 +100,13 @@ def _pixels(raw: bytes, name: str) -> np.ndarray:
     except ImportError as error:
         raise DataError("Omniglot's drawings need pillow: pip install 'moml[data]'") from error
     try:
-        with Image.open(io.BytesIO(raw), formats=["PNG"]) as image:
-            (wide, high), mode = image.size, image.mode
-            fits = (wide, high) == (SIDE, SIDE) and mode in ("1", "L")
-            pixels = np.array(image.convert("L")) if fits else None
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        wide, high = struct.unpack(">16x2I", raw[:24])  # of the header, before pillow decodes
+        pixels, mode = None, "unknown"
+        if (wide, high) == (SIDE, SIDE):
+            with Image.open(io.BytesIO(raw), formats=["PNG"]) as image:
+                fits, mode = image.size == (SIDE, SIDE) and image.mode in ("1", "L"), image.mode
+                pixels = np.array(image.convert("L")) if fits else None
+    except Exception as error:  # a damaged picture may fail in any way
         raise DataError(f"{name} is no PNG, or damaged: {error}") from error
     if pixels is None:
         raise DataError(f"{name} must be 105 x 105, 1 bit; got {wide} x {high}, mode {mode}")

@@ -6,6 +6,7 @@ stand-ins: numpy's own `dtype` and `ndarray` take flags from a pickle that can c
 
 import io
 import pickle
+import pickletools
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +23,7 @@ def loads(raw: bytes, file: str) -> dict[str, object]:
     {'labels': [3, 1]}
     """
     try:
+        _check_memo(raw)
         found = _Unpickler(raw, file).load()
         if not isinstance(found, dict):
             raise TypeError(f"it must hold a dict; got a {type(found).__name__}")
@@ -31,6 +33,25 @@ def loads(raw: bytes, file: str) -> dict[str, object]:
         raise
     except Exception as error:  # a damaged pickle may fail in any way
         raise DataError(f"{file} is not a pickled batch, or damaged: {error}") from error
+
+
+def _check_memo(raw: bytes) -> None:
+    """Refuse numbers of memo places, and uses of them, that take memory or time without end."""
+    places: set[int] = set()
+    tuples: set[int] = set()
+    last = ""
+    for operation, argument, _ in pickletools.genops(raw):
+        name = operation.name
+        if "PUT" in name or name == "MEMOIZE":
+            place = len(places) if argument is None else int(argument)
+            if place > len(raw):
+                raise ValueError(f"it has {len(raw):,} bytes, but asks for the memo place {place}")
+            places.add(place)
+            if "TUPLE" in last:
+                tuples.add(place)
+        if name == "DUP" or ("GET" in name and argument in tuples):
+            raise ValueError("a tuple is used twice")  # nested, it would be hashed exponentially
+        last = name
 
 
 class _Array:
@@ -60,10 +81,16 @@ class _Dtype:
 class _Unpickler(pickle.Unpickler):
     def __init__(self, raw: bytes, file: str):
         super().__init__(io.BytesIO(raw), encoding="bytes")  # Python 2's strings stay bytes
-        self.file = file
+        self.file, self.left = file, 2 * len(raw)
 
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         """The stand-in of an allowed name; functions are made anew, as a pickle can alter them."""
+
+        def encode(text: str, _: str) -> bytes:
+            self.left -= len(text)
+            if self.left < 0:
+                raise ValueError("a text is used too often")
+            return text.encode("latin-1")
 
         def from_buffer(raw: bytes | bytearray, dtype: _Dtype, shape: tuple, order: str) -> _Array:
             array = _Array()
@@ -75,7 +102,7 @@ class _Unpickler(pickle.Unpickler):
             "numpy.dtype": _Dtype,
             "numpy.core.multiarray._reconstruct": lambda *_: _Array(),
             "numpy.core.numeric._frombuffer": from_buffer,  # arrays, in protocol 5
-            "_codecs.encode": lambda text, _: text.encode("latin-1"),  # bytes, in protocol 2
+            "_codecs.encode": encode,  # bytes, in protocol 2
         }
         known = allowed.get(f"{module.replace('numpy._core', 'numpy.core')}.{name}")
         if known is None:

@@ -1,11 +1,11 @@
 """Arrow arrays to numpy, a record batch at a time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Bool, Int32
 
 from moml.errors import DataError
 
@@ -13,6 +13,7 @@ from moml.errors import DataError
 Arrow = Any  # an array, a record batch, a table, a data type
 Schema = Any
 
+INEXACT = "is a float too large for an id or a class; store them as whole numbers or as texts"
 MISSING = {
     "number": np.float32(np.nan),
     "flag": np.float32(np.nan),
@@ -43,20 +44,20 @@ def arrow() -> ModuleType:
     return pyarrow
 
 
-def chunk_of(array: Arrow, as_text: bool) -> Chunk:
-    """A chunk from an arrow array, or from a chunked one."""
+def chunk_of(array: Arrow, as_text: bool, name: str = "") -> Chunk:
+    """A chunk from an arrow array, or from a chunked one, of the column `name`."""
     pa = arrow()
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     types, given, rows = pa.types, array.type, len(array)
     if isinstance(array, pa.ExtensionArray):
-        return chunk_of(array.storage, as_text)
+        return chunk_of(array.storage, as_text, name)
     if array.null_count == rows:
         return Chunk("empty", None, rows)
     if _is_text(given) or (types.is_dictionary(given) and _is_text(given.value_type)):
         return Chunk("text", _coded(array), rows)
     if types.is_dictionary(given):
-        return chunk_of(array.dictionary_decode(), as_text)
+        return chunk_of(array.dictionary_decode(), as_text, name)
     if types.is_boolean(given):
         if as_text:
             return Chunk("text", _coded(array.cast(pa.string())), rows)
@@ -64,7 +65,7 @@ def chunk_of(array: Arrow, as_text: bool) -> Chunk:
         return Chunk("flag", numbers.to_numpy(zero_copy_only=False), rows)
     if types.is_date(given) or types.is_timestamp(given):
         zone = given.tz if types.is_timestamp(given) else None
-        whole = pa.compute.CastOptions(pa.timestamp("us", zone), allow_time_truncate=True)
+        whole = pa.compute.CastOptions(pa.timestamp("us", zone), allow_time_truncate=not as_text)
         moments = pa.compute.cast(array, options=whole)
         if as_text:
             return Chunk("text", _coded(moments.cast(pa.string())), rows)
@@ -73,12 +74,15 @@ def chunk_of(array: Arrow, as_text: bool) -> Chunk:
         unit = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[given.unit]
         counts = array.cast(pa.int32() if given.bit_width == 32 else pa.int64())
         return Chunk("number", counts.to_numpy(zero_copy_only=False) / unit, rows)
+    if types.is_decimal(given) and as_text:  # 7.50 as 7.5, as a float is
+        texts = pa.compute.replace_substring_regex(array.cast(pa.string()), r"(\.\d*?)0+$", r"\1")
+        return Chunk("text", _coded(pa.compute.utf8_rtrim(texts, ".")), rows)
     if types.is_decimal(given) or types.is_float16(given):
         wider = pa.float64() if types.is_decimal(given) else pa.float32()
-        return chunk_of(array.cast(wider), as_text)
+        return chunk_of(array.cast(wider), as_text, name)
     if types.is_integer(given) or types.is_floating(given):
         if as_text:
-            return Chunk("text", _numbers_coded(array), rows)
+            return Chunk("text", _numbers_coded(array, name), rows)
         return Chunk("number", array.to_numpy(zero_copy_only=False), rows)
     return Chunk("refused", str(given), rows)
 
@@ -107,17 +111,11 @@ def number_word(value: np.floating | np.integer) -> str:
     return f"{value:.0f}" if whole else str(value)
 
 
-def gathered(
-    batches: Iterable[Arrow], names: Sequence[str], text: frozenset[str]
-) -> tuple[dict[str, list[Chunk]], int]:
-    """The columns of record batches, and the number of rows; those in `text` are text."""
-    parts: dict[str, list[Chunk]] = {name: [] for name in names}
-    rows = 0
-    for batch in batches:
-        rows += batch.num_rows
-        for name, array in zip(names, batch.columns, strict=True):
-            parts[name].append(chunk_of(array, name in text))
-    return parts, rows
+def inexact(values: np.ndarray) -> Bool[np.ndarray, " rows"]:
+    """Which are floats so large that they may stand for several whole numbers."""
+    if values.dtype.kind != "f":
+        return np.zeros(len(values), bool)
+    return np.abs(values) >= 2.0 ** (np.finfo(values.dtype).nmant + 1)
 
 
 def unified(chunks: Sequence[Chunk]) -> tuple[Int32[np.ndarray, " rows"], Arrow]:
@@ -166,7 +164,7 @@ def _coded(array: Arrow) -> Arrow:
     return coded.cast(pa.dictionary(pa.int32(), pa.string()))
 
 
-def _numbers_coded(array: Arrow) -> Arrow:
+def _numbers_coded(array: Arrow, name: str) -> Arrow:
     """Numbers as texts, the same whether stored as whole numbers or not."""
     pa = arrow()
     if not pa.types.is_floating(array.type):
@@ -174,5 +172,8 @@ def _numbers_coded(array: Arrow) -> Arrow:
         texts = coded.dictionary.cast(pa.string())
     else:
         coded = pa.compute.if_else(pa.compute.is_nan(array), None, array).dictionary_encode()
-        texts = pa.array(map(number_word, coded.dictionary.to_numpy()), pa.string())
+        values = coded.dictionary.to_numpy()
+        for value in values[inexact(values)][:1]:
+            raise DataError(f"column {name}: {value} {INEXACT}")
+        texts = pa.array(map(number_word, values), pa.string())
     return _coded(pa.DictionaryArray.from_arrays(coded.indices, texts))

@@ -6,6 +6,8 @@ others are mistakes and refused, unless the column has few distinct words and th
 numbers are all frequent: 0, 1, 2, 3+. All other columns remain text.
 """
 
+import csv
+import io
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -15,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, cast, chunk_of, gathered, unified
+from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, cast, chunk_of, unified
+from moml.data.table.limits import COLUMNS, Meter, gathered
 from moml.errors import DataError
 
 BLOCK = 1 << 22  # bytes
@@ -41,14 +44,20 @@ def csv_schema(path: Path) -> tuple[Schema, Csv]:
     """Names, and types as far as the first block shows; how the file is written."""
     pa = arrow()
     with pa.input_stream(str(path), compression="detect") as stream:
-        head = stream.read(1 << 16)
+        head = stream.read(BLOCK)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path} is UTF-16; save the file as UTF-8")
-    lines = head.decode("utf-8-sig", "replace").splitlines()
-    line = next((line for line in lines if line.strip()), "")
+    start = head.decode("utf-8-sig", "replace").lstrip()
+    line = next(iter(start[: 1 << 16].splitlines()), "")
     if not line:
         raise DataError(f"{path} is empty")
     file = Csv(path, max(",;\t|", key=re.sub('"[^"]*"', "", line).count))
+    try:
+        names = next(csv.reader(io.StringIO(start), delimiter=file.separator), [])
+    except csv.Error as error:
+        raise DataError(f"{path}: the first row must have the columns' names: {error}") from error
+    if len(names) > COLUMNS:
+        raise DataError(f"{path} must have at most {COLUMNS:,} columns; got more")
     try:
         with _reader(file) as reader:
             schema = reader.schema
@@ -60,15 +69,17 @@ def csv_schema(path: Path) -> tuple[Schema, Csv]:
 
 
 def csv_chunks(
-    file: Csv, schema: Schema, columns: Sequence[str], text: frozenset[str]
+    file: Csv, schema: Schema, columns: Sequence[str], text: frozenset[str], meter: Meter
 ) -> tuple[dict[str, list[Chunk]], int]:
     """The columns that are asked for, and the number of rows."""
     pa = arrow()
     plain = lambda t: texts() if pa.types.is_string(t) or pa.types.is_binary(t) else t
     types = {f.name: texts() if f.name in text else plain(f.type) for f in schema}
+    before = meter.used
     while True:
+        meter.used = before
         try:
-            found, rows = gathered(csv_batches(file, types, columns), columns, text)
+            found, rows = gathered(csv_batches(file, types, columns), columns, text, meter)
             break
         except pa.ArrowInvalid as error:
             column = re.match(r"In CSV column #(\d+)", str(error))
@@ -132,13 +143,13 @@ def _reader(
     use_threads: bool = True,
 ) -> Arrow:
     """A stream of record batches; without types they are guessed from the first block."""
-    from pyarrow import csv
+    from pyarrow import csv as arrow_csv
 
-    return csv.open_csv(
+    return arrow_csv.open_csv(
         str(file.path),
-        csv.ReadOptions(block_size=BLOCK, use_threads=use_threads),
-        csv.ParseOptions(delimiter=file.separator, newlines_in_values=True),
-        csv.ConvertOptions(
+        arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads),
+        arrow_csv.ParseOptions(delimiter=file.separator, newlines_in_values=True),
+        arrow_csv.ConvertOptions(
             column_types=types, include_columns=columns, null_values=blank, strings_can_be_null=True
         ),
     )
@@ -216,6 +227,8 @@ def _named(file: Csv, error: Exception) -> Exception:
 
     A parser's error names its row only where arrow reads without threads.
     """
+    if "straddling" in str(error):
+        return DataError(f"{file.path}: rows must have at most {BLOCK >> 20} MB; does a quote end?")
     column = re.match(r"In CSV column #(\d+).*invalid UTF8", str(error))
     if not column and "CSV conversion error" in str(error):
         return error

@@ -1,13 +1,15 @@
 """Table files: their formats, the files of a folder, and their rows by batches."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 
-from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, gathered
+from moml.data.table.arrow import Arrow, Chunk, Schema, arrow
 from moml.data.table.csv_files import Csv, csv_chunks, csv_schema
+from moml.data.table.limits import Meter, check_batch, check_ipc, check_parquet, gathered
 from moml.errors import DataError
 
 ENDINGS = {
@@ -50,22 +52,21 @@ def files_of(path: str | PathLike[str]) -> list[Path]:
 
 
 def chunks_of(
-    path: Path, columns: Sequence[str] | None, text: frozenset[str]
+    path: Path, columns: Sequence[str] | None, text: frozenset[str], meter: Meter
 ) -> tuple[dict[str, list[Chunk]], int]:
     """The columns of a file that are asked for, and its number of rows."""
     with errors_named(path):
         schema, csv = schema_of(path)
         names = schema.names
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise DataError(f"{path} has two columns of the name {twice[0]}")
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise DataError(f"{path} has two columns of the name {name}")
         wanted = list(dict.fromkeys(columns or names))
-        for name in wanted:
-            if name not in names:
-                raise no_column(str(path), name, names)
+        for name in set(wanted) - set(names):
+            raise no_column(str(path), name, names)
         if csv is not None:
-            return csv_chunks(csv, schema, wanted, text)
-        return gathered(batches(path, schema, wanted), wanted, text)
+            return csv_chunks(csv, schema, wanted, text, meter)
+        return gathered(batches(path, schema, wanted, meter), wanted, text, meter)
 
 
 def schema_of(path: Path) -> tuple[Schema, Csv | None]:
@@ -79,11 +80,11 @@ def schema_of(path: Path) -> tuple[Schema, Csv | None]:
         from pyarrow import parquet
 
         return parquet.read_schema(path), None
-    with _opened(path) as reader:
+    with _opened(path)[0] as reader:
         return reader.schema, None
 
 
-def batches(path: Path, schema: Schema, columns: Sequence[str]) -> Iterator[Arrow]:
+def batches(path: Path, schema: Schema, columns: Sequence[str], meter: Meter) -> Iterator[Arrow]:
     """Record batches of a Parquet or Arrow file, with the columns in this order."""
     if format_of(path) == "parquet":
         from pyarrow import parquet
@@ -91,15 +92,18 @@ def batches(path: Path, schema: Schema, columns: Sequence[str]) -> Iterator[Arro
         types = arrow().types
         texts = [f.name for f in schema if types.is_string(f.type) or types.is_large_string(f.type)]
         reader = parquet.ParquetFile(path, read_dictionary=texts)
+        check_parquet(reader, meter)
         found = reader.iter_batches(ROWS, columns=list(columns))
     else:
-        reader = _opened(path)
+        reader, start = _opened(path)
+        check_ipc(path, start, meter)
         stream = isinstance(reader, arrow().ipc.RecordBatchStreamReader)
         found = reader if stream else map(reader.get_batch, range(reader.num_record_batches))
     with reader:
         for batch in found:
             batch = batch.select(list(columns))
             batch.validate(full=True)  # the offsets of a damaged file may point anywhere
+            check_batch(batch, meter)
             yield batch
 
 
@@ -109,7 +113,7 @@ def errors_named(path: Path) -> Iterator[None]:
     pa = arrow()
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeError, MemoryError) as error:
         words = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise DataError(f"{path} cannot be read: {words}") from error
 
@@ -122,10 +126,10 @@ def no_column(place: str, name: str, names: Sequence[str]) -> DataError:
     return DataError(f"{place} has no column {name}; there are: {shown}{hint}")
 
 
-def _opened(path: Path) -> Arrow:
-    """A reader of an Arrow file, in the file form or in the streaming form."""
+def _opened(path: Path) -> tuple[Arrow, int]:
+    """A reader of an Arrow file, in the file or the streaming form, and where messages start."""
     ipc = arrow().ipc
     with open(path, "rb") as file:
         start = file.read(6)
     source = arrow().OSFile(str(path))
-    return ipc.open_file(source) if start == b"ARROW1" else ipc.open_stream(source)
+    return (ipc.open_file(source), 8) if start == b"ARROW1" else (ipc.open_stream(source), 0)

@@ -8,13 +8,24 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from moml.data.table.arrow import Arrow, Chunk, arrow, chunk_of, joined, number_word
+from moml.data.exact import exact
+from moml.data.table.arrow import (
+    INEXACT,
+    Arrow,
+    Chunk,
+    arrow,
+    chunk_of,
+    inexact,
+    joined,
+    number_word,
+)
 from moml.data.table.files import chunks_of, files_of, no_column
+from moml.data.table.limits import Meter
 from moml.errors import DataError
 
 NOTHING = "it has no value at all"
@@ -119,8 +130,10 @@ def read_table(
     parts: dict[str, list[Chunk]] = {}
     kinds: dict[str, tuple[str, Path]] = {}
     read: list[File] = []
-    for file in files_of(path):
-        found, count = chunks_of(file, columns, as_text)
+    files = files_of(path)
+    meter = Meter(files)
+    for file in files:
+        found, count = chunks_of(file, columns, as_text, meter)
         for name in sorted(set(found) ^ set(parts)) if read else ():
             has, lacks = (file, read[0].path) if name in found else (read[0].path, file)
             raise DataError(f"column {name} is in {has} but not in {lacks}: {SAME}")
@@ -149,16 +162,25 @@ def as_table(
     """
     pa, as_text = arrow(), frozenset(text)
     dates = lambda values: isinstance(values, np.ndarray) and values.dtype.kind == "M"
-    known = lambda values: values.astype("M8[us]") if dates(values) else values
+    coarse = lambda values: dates(values) and values.dtype != "M8[ns]"
+    known = lambda values: values.astype("M8[us]") if coarse(values) else values
+
+    def as_arrow(key: str, values: Any) -> Arrow:
+        try:
+            return pa.array(known(values), from_pandas=True)
+        except OverflowError:  # integers of Python beyond 64 bits with a sign
+            ids = (None if value is None else str(value) for value in values)
+            return pa.array(ids if key in as_text else exact(f"column {key}", values))
+
     try:
         given = columns if isinstance(columns, Mapping) else columns_of(columns)
-        arrays = {key: pa.array(known(v), from_pandas=True) for key, v in given.items()}
+        arrays = {key: as_arrow(key, values) for key, values in given.items()}
+        parts = {key: [chunk_of(array, key in as_text, key)] for key, array in arrays.items()}
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"{name}: a column must be all numbers, texts or dates: {error}") from error
     rows = {len(array) for array in arrays.values()}
     if len(rows) != 1 or rows == {0}:
         raise DataError(f"{name}: columns must be equally long and not empty; got {sorted(rows)}")
-    parts = {key: [chunk_of(array, key in as_text)] for key, array in arrays.items()}
     return _table(parts, rows.pop(), (File(name, 0),), as_text)
 
 
@@ -172,15 +194,20 @@ def columns_of(frame: Frame) -> dict[str, Arrow]:
         raise DataError(f"the table cannot be read: {error}") from error
 
 
-def labels(column: Column) -> tuple[Int[np.ndarray, " rows"], list[str]]:
+def labels(
+    table: Table, name: str, column: Column | None = None
+) -> tuple[Int[np.ndarray, " rows"], list[str]]:
     """A column as codes and the words they stand for; -1 where missing. 7.0 is '7'.
 
-    >>> codes, words = labels(as_table({"id": [7.0, 3.5, 7.0]}).columns["id"])
+    >>> codes, words = labels(as_table({"id": [7.0, 3.5, 7.0]}), "id")
     >>> [words[code] for code in codes]
     ['7', '3.5', '7']
     """
+    column = table.column(name) if column is None else column
     if column.kind == "text":
         return column.values, column.words.to_pylist()
+    for row in np.flatnonzero(inexact(column.values))[:1]:
+        raise table.wrong(name, INEXACT, int(row))
     values, codes = np.unique(column.values, return_inverse=True)
     words = [_word(column, value) for value in values]
     return np.where(column.missing, -1, codes).astype(np.int32), words

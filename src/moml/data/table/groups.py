@@ -54,9 +54,8 @@ def group(table: Table, task: str, order: str | None = None) -> Groups:
     >>> groups.ids, [rows.tolist() for rows in groups.lists()]
     (('york', 'bath'), [[2, 0], [1]])
     """
-    column = table.column(task)
     _complete(table, task, "the task")
-    codes, words = labels(column)
+    codes, words = labels(table, task)
     used, first = np.unique(codes, return_index=True)
     by_first = np.argsort(first)
     number = np.empty(len(words), np.int32)

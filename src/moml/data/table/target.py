@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int, Int32, Shaped
 
+from moml.data.exact import exact
 from moml.data.table.csv_files import is_number
 from moml.data.table.frame import Column, Table, labels
 from moml.data.table.inputs import Scale, scale_of
@@ -42,6 +43,18 @@ class Target(NamedTuple):
         all_numbers(table, self.name, column)
         return self.scale(column.values[at]).astype(np.float32)
 
+    @property
+    def labels(self) -> Shaped[np.ndarray, " classes"]:
+        """The classes as the table has them: texts, numbers or truth values."""
+        if self.kind != "number":
+            return (
+                np.array(self.classes) == "true" if self.kind == "flag" else np.array(self.classes)
+            )
+        try:
+            return exact(self.name, [int(word) for word in self.classes])
+        except ValueError:
+            return np.array(self.classes, float)
+
     def unscale(self, y: Shaped[np.ndarray, "*n"]) -> Shaped[np.ndarray, "*n"]:
         """Standardised targets in the unit of the target."""
         return np.asarray(y, float) * self.scale.std + self.scale.mean
@@ -49,7 +62,7 @@ class Target(NamedTuple):
     def _classes(self, table: Table, column: Column, at: Int[np.ndarray, " n"]) -> Values:
         if self.kind == "flag" and column.kind == "number":
             column = column._replace(kind="flag")  # 0 and 1 for false and true
-        codes, words = labels(column)
+        codes, words = labels(table, self.name, column)
         place = {word: i for i, word in enumerate(self.classes)}
         number = np.array([place.get(word, -2) for word in words] + [-1], np.int32)
         y = number[codes[at]]
@@ -73,7 +86,7 @@ def learn_target(
         if not scale.std:
             raise DataError(f"{table.name}: the target {name} has one value in the training tasks")
         return Target(name, "number", scale)
-    codes, words = labels(column)
+    codes, words = labels(table, name)
     used = np.unique(codes[codes >= 0])
     if column.kind == "text" and len(used) > FEW:
         _no_numbers(table, name, column)

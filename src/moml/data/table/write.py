@@ -4,6 +4,7 @@ A file is written under a temporary name, and renamed when it is complete.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -11,17 +12,25 @@ from pathlib import Path
 
 from moml.atomic import atomic_write
 from moml.data.table.arrow import Arrow, Schema, arrow
-from moml.data.table.csv_files import BLANK, Csv, csv_batches, csv_types
+from moml.data.table.csv_files import BLANK, NUMBER, Csv, csv_batches, csv_types
 from moml.data.table.files import ROWS, batches, errors_named, files_of, format_of, schema_of
-from moml.errors import DataError
+from moml.data.table.limits import Meter
+from moml.errors import DataError, MomlWarning
 
+FORMULA = r"^[=+\-@\t\r]"  # the start of a cell that Excel, LibreOffice and others compute
 Write = Callable[[Arrow], None]  # of a record batch
 
 
-def write_table(columns: Mapping[str, object], path: str | PathLike[str]) -> None:
-    """Columns (arrays, lists, arrow arrays of one length) to a Parquet, CSV or Arrow file."""
+def write_table(
+    columns: Mapping[str, object], path: str | PathLike[str], *, safe: bool = False
+) -> None:
+    """Columns (arrays, lists, arrow arrays of one length) to a Parquet, CSV or Arrow file.
+
+    Texts that a spreadsheet takes as formulas, such as =1+1, get a ' before them in a CSV if
+    `safe`; else they are a warning.
+    """
     table = _arrow_table(columns)
-    with _writer(path, table.schema) as write:
+    with _writer(path, table.schema, safe) as write:
         for batch in table.to_batches(ROWS):
             write(batch)
 
@@ -31,11 +40,14 @@ def extend_table(
     columns: Mapping[str, object],
     path: str | PathLike[str],
     text: Iterable[str] = (),
+    *,
+    safe: bool = False,
 ) -> None:
     """Write all rows and columns of the table at `source`, in their order, and further columns.
 
     The source is streamed, and none of its values is changed: from CSV to CSV its text is copied.
-    From CSV to another format columns get the types of all their values, those in `text` none.
+    From CSV to another format columns get the types of all their values, those in `text` none. For
+    `safe` see `write_table`.
     """
     pa, more, plain = arrow(), _arrow_table(columns), format_of(path) == "csv"
     opened = [(file, *_typed(file, plain, frozenset(text))) for file in files_of(source)]
@@ -48,10 +60,10 @@ def extend_table(
         raise DataError(f"{source}: files of different columns: {error}") from error
     for field in more.schema:
         schema = schema.append(field)
-    row = 0
-    with _writer(path, schema) as write:
+    row, meter = 0, Meter(files_of(source))
+    with _writer(path, schema, safe) as write:
         for file, given, csv in opened:
-            for batch in _rows(file, given, csv, plain):
+            for batch in _rows(file, given, csv, plain, meter):
                 n, beside = batch.num_rows, more.slice(row, batch.num_rows)
                 row += n
                 if len(beside) < n:
@@ -78,10 +90,12 @@ def _typed(file: Path, plain: bool, text: frozenset[str]) -> tuple[Schema, Csv |
         return schema, csv
 
 
-def _rows(file: Path, schema: Schema, csv: Csv | None, plain: bool) -> Iterator[Arrow]:
+def _rows(
+    file: Path, schema: Schema, csv: Csv | None, plain: bool, meter: Meter
+) -> Iterator[Arrow]:
     with errors_named(file):
         if csv is None:
-            yield from batches(file, schema, schema.names)
+            yield from batches(file, schema, schema.names, meter)
         else:
             types = dict(zip(schema.names, schema.types, strict=True))
             yield from csv_batches(csv, types, schema.names, [""] if plain else BLANK)
@@ -96,9 +110,10 @@ def _arrow_table(columns: Mapping[str, object]) -> Arrow:
 
 
 @contextmanager
-def _writer(path: str | PathLike[str], schema: Schema) -> Iterator[Write]:
+def _writer(path: str | PathLike[str], schema: Schema, safe: bool) -> Iterator[Write]:
     """A function that writes record batches; the file is renamed when all are written."""
     pa, place, kind = arrow(), Path(path), format_of(path)
+    formulas: list[str] = []
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         compression = "gzip" if place.name.lower().endswith(".gz") else None
@@ -109,7 +124,7 @@ def _writer(path: str | PathLike[str], schema: Schema) -> Iterator[Write]:
         ):
             if kind == "csv":
                 tabs = place.name.lower().endswith((".tsv", ".tsv.gz"))
-                yield _csv_writer(sink, schema, "\t" if tabs else ",")
+                yield _csv_writer(sink, schema, "\t" if tabs else ",", safe, formulas)
             else:
                 from pyarrow import parquet
 
@@ -119,15 +134,37 @@ def _writer(path: str | PathLike[str], schema: Schema) -> Iterator[Write]:
     except (OSError, pa.ArrowException) as error:
         words = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise DataError(f"{path} cannot be written: {words}") from error
+    if formulas and not safe:
+        said = (
+            f"{path} has cells that a spreadsheet takes as formulas, such as {formulas[0][:40]!r}"
+        )
+        warnings.warn(f"{said}; safe=True (--safe) makes them texts", MomlWarning, stacklevel=3)
 
 
-def _csv_writer(sink: Arrow, schema: Schema, separator: str) -> Write:
-    """CSV with quotes around the cells that need them; arrow's writer quotes every text."""
+def _csv_writer(
+    sink: Arrow, schema: Schema, separator: str, safe: bool, formulas: list[str]
+) -> Write:
+    """CSV with quotes around the cells that need them; arrow's writer quotes every text.
+
+    The first text of each batch that a spreadsheet would take as a formula goes to `formulas`.
+    """
     pa = arrow()
     compute = pa.compute
 
+    def defused(texts: Arrow) -> Arrow:
+        starts = compute.match_substring_regex(texts, FORMULA)
+        if not compute.any(starts).as_py():
+            return texts
+        numbers = compute.match_substring_regex(texts, NUMBER)
+        risky = compute.and_not(starts, numbers)
+        formulas.extend(texts.filter(risky)[:1].to_pylist())
+        return compute.if_else(risky, compute.binary_join_element_wise("'", texts, ""), texts)
+
     def quoted(column: Arrow) -> Arrow:
         texts = column.cast(pa.string())
+        if safe or not formulas:
+            changed = texts if pa.types.is_primitive(column.type) else defused(texts)
+            texts = changed if safe else texts
         special = compute.match_substring_regex(texts, f'["\r\n{separator}]')
         if compute.any(special).as_py():
             doubled = compute.replace_substring(texts, '"', '""')

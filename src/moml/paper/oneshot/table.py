@@ -73,7 +73,7 @@ class Plan(NamedTuple):
 @cache
 def tuned() -> dict[str, dict[str, Tuned]]:
     """The rows that the search chose: data set -> row -> how it is trained."""
-    rows = json.loads(CHOSEN.read_text())["rows"]
+    rows = json.loads(CHOSEN.read_text("utf-8"))["rows"]
     return {data: {name: Tuned(**how) for name, how in of.items()} for data, of in rows.items()}
 
 

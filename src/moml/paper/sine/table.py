@@ -66,7 +66,7 @@ def names_of(protocol: str) -> tuple[str, ...]:
 def steps_of(protocol: str, name: str, k: int) -> Steps:
     """Step sizes of a cell: named by the released code, or found by `moml reproduce search`."""
     if protocol == "strict":
-        searched = json.loads(SETTINGS.read_text())["steps"]
+        searched = json.loads(SETTINGS.read_text("utf-8"))["steps"]
         of_k = searched.get({"untrained": "joint"}.get(name, name), {})
         known = {int(k): Steps(**sizes) for k, sizes in of_k.items()}
     else:

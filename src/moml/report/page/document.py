@@ -61,7 +61,7 @@ def whole(runs: Sequence[Run], looked: Sequence[Looked]) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"{title} · moml report"),
-        tag("style", Markup(files(__package__).joinpath("style.css").read_text())),
+        tag("style", Markup(files(__package__).joinpath("style.css").read_text("utf-8"))),
     )
     made = tag("p", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), class_="soft")
     articles = [_article(*one, i) for i, one in enumerate(zip(runs, looked, strict=True), start=1)]
