@@ -102,8 +102,8 @@ def _is_visit(part: object) -> bool:
     return isinstance(part, TaskBatch)
 
 
-def ids_of(visits: PyTree) -> list[Int[Array, "..."]]:
-    """Return the ids of a tree of visits, one array a visit."""
+def ids_of(visits: PyTree) -> list[PyTree]:
+    """Return the ids of a tree of visits, or their shapes, one array a visit."""
     return [visit.ids for visit in jax.tree.leaves(visits, is_leaf=_is_visit)]
 
 
