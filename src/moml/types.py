@@ -27,11 +27,15 @@ Scalar = Float[Array, ""] | float
 
 
 class Batch(NamedTuple):
-    """Samples of one task: leading axis the samples; `mask` marks the real ones among padding."""
+    """Samples of one task: leading axis the samples; `mask` marks the real ones among padding.
+
+    `bits` are 32 random bits of each sample, where a loss takes a key: see `moml.keyed`.
+    """
 
     x: PyTree
     y: PyTree
     mask: PyTree = None
+    bits: PyTree = None
 
 
 class Task(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from jax.stages import Lowered, Wrapped
 from jaxtyping import Array, Int, PyTree
 
-from moml.algorithms.parts.schedule import Schedule, constant
+from moml.algorithms.parts.schedule import Schedule, constant, scheduled
 from moml.kept import kept
 from moml.runtime.compiling import compile_all, quick_jit
 from moml.tasks.sampler import draw, fetch
@@ -78,7 +78,7 @@ def stretch(
         def step(
             state: State, hyper: Hyper, t: Int[Array, ""], visit: PyTree, rows: list[Array]
         ) -> tuple[State, Info]:
-            now = schedule(hyper, t * algorithm.iterations)
+            now = scheduled(schedule, hyper, t * algorithm.iterations)
             return algorithm.step(state, with_ids(fetch(visit, tasks), rows), now)
 
         def one(i: Step, carry: tuple[State, Info]) -> tuple[State, Info]:
