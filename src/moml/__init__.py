@@ -32,7 +32,17 @@ if TYPE_CHECKING:
     )
     from moml.tabular.run import load
     from moml.tabular.train import train_table
-    from moml.tasks import episodes, from_arrays, from_rows, keyed, sine, synthetic, unseen_sine
+    from moml.tasks import (
+        episodes,
+        from_arrays,
+        from_files,
+        from_lists,
+        from_rows,
+        keyed,
+        sine,
+        synthetic,
+        unseen_sine,
+    )
     from moml.training.evaluate import evaluate
     from moml.training.fit import Learner, fit
     from moml.training.sweep import sweep
@@ -41,9 +51,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Aux", "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper", "Learner",
     "MomlError", "Tasks", "accuracy", "cnn", "conv4", "cross_entropy", "episodes", "evaluate",
-    "fit", "from_arrays", "from_equinox", "from_linen", "from_nnx", "from_rows", "keyed", "load",
-    "masked_mean", "match_beta", "methods", "mlp", "mse", "parts", "resnet18", "sine", "sweep",
-    "synthetic", "train_table", "unseen_sine", "wrap_loss",
+    "fit", "from_arrays", "from_equinox", "from_files", "from_linen", "from_lists", "from_nnx",
+    "from_rows", "keyed", "load", "masked_mean", "match_beta", "methods", "mlp", "mse", "parts",
+    "resnet18", "sine", "sweep", "synthetic", "train_table", "unseen_sine", "wrap_loss",
 ]  # fmt: skip
 __version__ = "0.2.0"
 _MODULES = {  # imported at first use: `moml --help` needs no JAX
@@ -53,7 +63,8 @@ _MODULES = {  # imported at first use: `moml --help` needs no JAX
     "mlp mse resnet18 wrap_loss",
     "tabular.run": "load",
     "tabular.train": "train_table",
-    "tasks": "episodes from_arrays from_rows keyed sine synthetic unseen_sine",
+    "tasks": "episodes from_arrays from_files from_lists from_rows keyed sine synthetic "
+    "unseen_sine",
     "training.evaluate": "evaluate",
     "training.fit": "Learner fit",
     "training.sweep": "sweep",

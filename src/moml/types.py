@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from moml.errors import ConfigError, DataError
@@ -203,7 +204,17 @@ class Algorithm(NamedTuple):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["index", "data"],
-    meta_fields=["n", "draw_from", "fetch_from", "full_from", "cut", "sized", "least", "ways"],
+    meta_fields=[
+        "n",
+        "draw_from",
+        "fetch_from",
+        "full_from",
+        "cut",
+        "sized",
+        "least",
+        "ways",
+        "read",
+    ],
 )
 @dataclass(frozen=True, eq=False)
 class Tasks:
@@ -236,6 +247,9 @@ class Tasks:
         How many samples the smallest task has.
     ways
         Samples that one of a draw stands for: an episode's classes.
+    read
+        Function of numpy's ids and draws that reads samples outside of a program; `fetch_from` then
+        takes these in place of the draws. None: samples are fetched inside.
     """
 
     n: int | None
@@ -248,6 +262,7 @@ class Tasks:
     sized: bool = False
     least: int | None = None
     ways: int = 1
+    read: Callable[[np.ndarray, PyTree], PyTree] | None = None
 
     def draw(self, key: Key, ids: Int[Array, " tasks"], size: int) -> PyTree:
         """What is random of `size` samples of each of some tasks; leaves [tasks, size, ...]."""

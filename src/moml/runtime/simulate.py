@@ -114,6 +114,20 @@ def with_ids(visits: PyTree, ids: list[Int[Array, "..."]]) -> PyTree:
     return jax.tree.unflatten(tree, moved)
 
 
+def read(visits: PyTree, tasks: Tasks) -> PyTree:
+    """Return the visits with samples in place of their draws, where tasks are read from files."""
+    read_from = tasks.read
+    if read_from is None:
+        return visits
+
+    def one(visit: TaskBatch) -> TaskBatch:
+        drawn = jax.tree.map(np.asarray, visit)
+        parts = [None if part is None else read_from(drawn.ids, part) for part in drawn.task]
+        return visit._replace(task=Task(*parts))
+
+    return jax.tree.map(one, visits, is_leaf=_is_visit)
+
+
 class Program(NamedTuple):
     """A stretch in two programs, draws and steps; `kept` gives methods with like draws the same."""
 
@@ -125,7 +139,7 @@ class Program(NamedTuple):
         length: int,
     ) -> tuple[State, Info]:  # fmt: skip
         """Make `size` steps from `start`, at most `length`: the state and infos [length]."""
-        visits = self.draws(tasks, key, start, length)
+        visits = read(self.draws(tasks, key, start, length), tasks)
         return self.steps(state, tasks, visits, start, hyper, size)
 
     def lower(
@@ -133,7 +147,10 @@ class Program(NamedTuple):
     ) -> tuple[Lowered, Lowered]:
         """Lower both for arguments of these shapes."""
         draws = self.draws.lower(tasks, key, 0, length)
-        return draws, self.steps.lower(state, tasks, draws.out_info, 0, hyper, 0)
+        visits = draws.out_info
+        if tasks.read is not None:  # the first rows, for their shapes
+            visits = read(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), visits), tasks)
+        return draws, self.steps.lower(state, tasks, visits, 0, hyper, 0)
 
 
 @kept
@@ -218,6 +235,9 @@ def samples_per_step(needs: PyTree) -> int:
 
 def steps_that_fit(algorithm: Algorithm, tasks: Tasks, budget: int = 1 << 26) -> int:
     """Return how many steps may be drawn ahead within `budget` bytes, from 1 to 1000."""
-    shapes = jax.eval_shape(lambda key: draw(key, algorithm.needs, tasks), jax.random.key(0))
+    held = lambda key: draw(key, algorithm.needs, tasks)
+    if tasks.read is not None:
+        held = lambda key: fetch(draw(key, algorithm.needs, tasks), tasks)
+    shapes = jax.eval_shape(held, jax.random.key(0))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     return max(1, min(1000, budget // max(size, 1)))

@@ -44,14 +44,17 @@ def keyed(tasks: Tasks) -> Tasks:
     >>> tasks.fetch(ids, tasks.draw(jax.random.key(0), ids, 5)).bits.shape
     (2, 5)
     """
-    draw, fetch = _functions(tasks.draw_from, tasks.fetch_from, tasks.ways)
-    return replace(tasks, draw_from=draw, fetch_from=fetch)
+    draw, fetch, read = _functions(tasks.draw_from, tasks.fetch_from, tasks.ways, tasks.read)
+    return replace(tasks, draw_from=draw, fetch_from=fetch, read=read)
 
 
 @kept
 def _functions(
-    draw_from: Callable[..., PyTree], fetch_from: Callable[..., Samples], ways: int
-) -> tuple[Callable[..., PyTree], Callable[..., Samples]]:
+    draw_from: Callable[..., PyTree],
+    fetch_from: Callable[..., Samples],
+    ways: int,
+    read_from: Callable[..., PyTree] | None,
+) -> tuple[Callable[..., PyTree], Callable[..., Samples], Callable[..., PyTree] | None]:
     def draw(index: PyTree, key: Key, ids: Int[Array, " tasks"], size: int) -> Keyed:
         bits = jax.random.bits(jax.random.fold_in(key, BITS), (len(ids), size), jnp.uint32)
         return Keyed(draw_from(index, key, ids, size), bits)
@@ -64,7 +67,9 @@ def _functions(
             raise DataError(f"keyed tasks must have samples in a moml.Batch; got {type(batch)}")
         return batch._replace(bits=jnp.repeat(drawn.bits, ways, axis=-1))
 
-    return draw, fetch
+    if read_from is None:
+        return draw, fetch, None
+    return draw, fetch, lambda ids, drawn: drawn._replace(samples=read_from(ids, drawn.samples))
 
 
 def without_bits(samples: Samples) -> Samples:
