@@ -15,29 +15,56 @@ if TYPE_CHECKING:
     from moml import methods, parts
     from moml.algorithms.single.matching import match_beta
     from moml.errors import CheckpointError, ConfigError, DataError, Diverged, MomlError
-    from moml.models import accuracy, conv4, cross_entropy, from_equinox, masked_mean, mlp, mse
+    from moml.models import (
+        Aux,
+        accuracy,
+        cnn,
+        conv4,
+        cross_entropy,
+        from_equinox,
+        from_linen,
+        from_nnx,
+        masked_mean,
+        mlp,
+        mse,
+        resnet18,
+        wrap_loss,
+    )
     from moml.tabular.run import load
     from moml.tabular.train import train_table
-    from moml.tasks import episodes, from_arrays, from_rows, sine, synthetic, unseen_sine
+    from moml.tasks import (
+        episodes,
+        from_arrays,
+        from_files,
+        from_lists,
+        from_rows,
+        keyed,
+        sine,
+        synthetic,
+        unseen_sine,
+    )
     from moml.training.evaluate import evaluate
     from moml.training.fit import Learner, fit
     from moml.training.sweep import sweep
     from moml.types import Batch, Hyper, Tasks
 
 __all__ = [
-    "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper", "Learner",
-    "MomlError", "Tasks", "accuracy", "conv4", "cross_entropy", "episodes", "evaluate", "fit",
-    "from_arrays", "from_equinox", "from_rows", "load", "masked_mean", "match_beta", "methods",
-    "mlp", "mse", "parts", "sine", "sweep", "synthetic", "train_table", "unseen_sine",
+    "Aux", "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper", "Learner",
+    "MomlError", "Tasks", "accuracy", "cnn", "conv4", "cross_entropy", "episodes", "evaluate",
+    "fit", "from_arrays", "from_equinox", "from_files", "from_linen", "from_lists", "from_nnx",
+    "from_rows", "keyed", "load", "masked_mean", "match_beta", "methods", "mlp", "mse", "parts",
+    "resnet18", "sine", "sweep", "synthetic", "train_table", "unseen_sine", "wrap_loss",
 ]  # fmt: skip
 __version__ = "0.2.0"
 _MODULES = {  # imported at first use: `moml --help` needs no JAX
     "algorithms.single.matching": "match_beta",
     "errors": "CheckpointError ConfigError DataError Diverged MomlError",
-    "models": "accuracy conv4 cross_entropy from_equinox masked_mean mlp mse",
+    "models": "Aux accuracy cnn conv4 cross_entropy from_equinox from_linen from_nnx masked_mean "
+    "mlp mse resnet18 wrap_loss",
     "tabular.run": "load",
     "tabular.train": "train_table",
-    "tasks": "episodes from_arrays from_rows sine synthetic unseen_sine",
+    "tasks": "episodes from_arrays from_files from_lists from_rows keyed sine synthetic "
+    "unseen_sine",
     "training.evaluate": "evaluate",
     "training.fit": "Learner fit",
     "training.sweep": "sweep",

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from moml.errors import ConfigError, DataError
@@ -27,11 +28,15 @@ Scalar = Float[Array, ""] | float
 
 
 class Batch(NamedTuple):
-    """Samples of one task: leading axis the samples; `mask` marks the real ones among padding."""
+    """Samples of one task: leading axis the samples; `mask` marks the real ones among padding.
+
+    `bits` are 32 random bits of each sample, where a loss takes a key: see `moml.keyed`.
+    """
 
     x: PyTree
     y: PyTree
     mask: PyTree = None
+    bits: PyTree = None
 
 
 class Task(NamedTuple):
@@ -225,6 +230,7 @@ class Algorithm(NamedTuple):
         "most",
         "rows_from",
         "ways",
+        "read",
     ],
 )
 @dataclass(frozen=True, eq=False)
@@ -261,6 +267,9 @@ class Tasks:
         is more than row numbers.
     ways
         Samples that one of a draw stands for: an episode's classes.
+    read
+        Function of numpy's ids and draws that reads samples outside of a program; `fetch_from` then
+        takes these in place of the draws. None: samples are fetched inside.
     """
 
     n: int | None
@@ -275,6 +284,7 @@ class Tasks:
     most: int | None = None
     rows_from: Callable[[Key, PyTree], PyTree] | None = None
     ways: int = 1
+    read: Callable[[np.ndarray, PyTree], PyTree] | None = None
 
     def draw(self, key: Key, ids: Int[Array, " tasks"], size: int) -> PyTree:
         """What is random of `size` samples of each of some tasks; leaves [tasks, size, ...]."""

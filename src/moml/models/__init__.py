@@ -1,10 +1,15 @@
 """Networks as functions of their parameters, and losses of their predictions."""
 
+from moml.models.adapters import from_equinox, from_linen, from_nnx
+from moml.models.cnn import cnn
 from moml.models.conv4 import conv4
 from moml.models.losses import accuracy, accuracy_alone, cross_entropy, masked_mean, mse
-from moml.models.networks import Model, from_equinox, mlp, shifted
+from moml.models.networks import Model, Training, mlp, shifted
+from moml.models.resnet import resnet18
+from moml.models.wrapped import Aux, WrappedLoss, wrap_loss
 
 __all__ = [
-    "Model", "accuracy", "accuracy_alone", "conv4", "cross_entropy", "from_equinox",
-    "masked_mean", "mlp", "mse", "shifted",
+    "Aux", "Model", "Training", "WrappedLoss", "accuracy", "accuracy_alone", "cnn", "conv4",
+    "cross_entropy", "from_equinox", "from_linen", "from_nnx", "masked_mean", "mlp", "mse",
+    "resnet18", "shifted", "wrap_loss",
 ]  # fmt: skip

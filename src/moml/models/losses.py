@@ -8,9 +8,10 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from moml.errors import DataError
-from moml.models.networks import Predict
+from moml.models.networks import Predict, Training
+from moml.models.wrapped import Aux, wrap_loss
 from moml.tasks.parts import on_device
-from moml.types import Batch, Loss, Params
+from moml.types import Batch, Key, Loss, Params
 
 
 def masked_mean(values: Float[Array, " K"], mask: Bool[Array, " K"] | None) -> Float[Array, ""]:
@@ -37,13 +38,13 @@ def masked_mean(values: Float[Array, " K"], mask: Bool[Array, " K"] | None) -> F
     return jnp.sum(weight * values) / jnp.maximum(jnp.sum(weight), 1)
 
 
-def mse(predict: Predict) -> Loss:
+def mse(predict: Predict | Training) -> Loss:
     """Mean squared error, summed over outputs: mean over samples of |predict(x) - y|^2.
 
     Parameters
     ----------
     predict
-        params, x [K, ...] -> [K, out].
+        params, x [K, ...] -> [K, out]; or the `training` of a network with dropout or statistics.
 
     Returns
     -------
@@ -55,8 +56,8 @@ def mse(predict: Predict) -> Loss:
     2.0
     """
 
-    def loss(params: Params, batch: Batch) -> Float[Array, ""]:
-        y, target = predict(params, batch.x), on_device("y", batch.y)
+    def value(y: Array, batch: Batch) -> Float[Array, ""]:
+        target = on_device("y", batch.y)
         if y.shape != target.shape:  # would broadcast
             raise DataError(
                 f"mse: predictions must have the targets' shape {target.shape}; got {y.shape}"
@@ -64,16 +65,17 @@ def mse(predict: Predict) -> Loss:
         error = y - target
         return masked_mean(jnp.sum(error**2, axis=range(1, error.ndim)), batch.mask)
 
-    return loss
+    return _loss(predict, value)
 
 
-def cross_entropy(predict: Predict) -> Loss:
+def cross_entropy(predict: Predict | Training) -> Loss:
     """Mean cross-entropy of logits against integer labels.
 
     Parameters
     ----------
     predict
-        params, x [K, ...] -> logits [K, classes].
+        params, x [K, ...] -> logits [K, classes]; or the `training` of a network with dropout or
+        statistics.
 
     Returns
     -------
@@ -85,12 +87,29 @@ def cross_entropy(predict: Predict) -> Loss:
     0.693
     """
 
-    def loss(params: Params, batch: Batch) -> Float[Array, ""]:
+    def value(logits: Array, batch: Batch) -> Float[Array, ""]:
         labels: Int[Array, " K"] = batch.y
-        each = optax.losses.softmax_cross_entropy_with_integer_labels(
-            predict(params, batch.x), labels
-        )
+        each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels)
         return masked_mean(each, batch.mask)
+
+    return _loss(predict, value)
+
+
+def _loss(predict: Predict | Training, value: Callable[[Array, Batch], Float[Array, ""]]) -> Loss:
+    """The loss with this value of the outputs; of a `Training` it is wrapped."""
+    if isinstance(predict, Training):
+        apply = predict.apply
+
+        def training(
+            params: Params, batch: Batch, key: Key | None = None
+        ) -> tuple[Float[Array, ""], Aux]:
+            outputs, params = apply(params, batch.x, batch.mask, key)
+            return value(outputs, batch), Aux(state=params)
+
+        return wrap_loss(training, key=predict.key, state=predict.state)
+
+    def loss(params: Params, batch: Batch) -> Float[Array, ""]:
+        return value(predict(params, batch.x), batch)
 
     return loss
 

@@ -1,7 +1,6 @@
 """Networks as functions of their parameters.
 
-A model is its parameters, a pytree of arrays, and pure functions of them. `from_equinox` splits an
-equinox module that way.
+A model is its parameters, a pytree of arrays, and pure functions of them.
 """
 
 from collections.abc import Callable
@@ -12,16 +11,29 @@ from jaxtyping import Array, Float, PyTree
 
 from moml.types import Key, Params
 
-Predict = Callable[[Params, Array], Array]  # params, x [K, ...] -> [K, out]
+Predict = Callable[[Params, PyTree], Array]  # params, x [K, ...] -> [K, out]
 Activation = Callable[[Array], Array]
 
 
+class Training(NamedTuple):
+    """A network as it is trained, where that is not `predict`: with dropout, or batch statistics.
+
+    `apply` maps params, x, the batch's mask and a key (None: no dropout) to the outputs and to the
+    params with new statistics. `state` marks the leaves of params that are statistics.
+    """
+
+    apply: Callable[[Params, PyTree, PyTree, Key | None], tuple[Array, Params]]
+    key: bool = False  # whether it draws
+    state: Callable[[Params], PyTree[bool]] | None = None
+
+
 class Model(NamedTuple):
-    """A network as functions of its parameters."""
+    """A network as functions of its parameters; `predict` as it is used."""
 
     init: Callable[[Key], Params]
     predict: Predict
     features: Predict | None = None  # the inputs of its linear head
+    training: Training | None = None  # None: it is trained as it predicts
 
 
 class Layer(NamedTuple):
@@ -107,29 +119,3 @@ def shifted(net: Model, mean: float, std: float) -> Model:
         lambda params, x: net.predict(params, (x - mean) / std),
         None if inner is None else lambda params, x: inner(params, (x - mean) / std),
     )
-
-
-def from_equinox(module: PyTree) -> tuple[Params, Predict]:
-    """Split an equinox module into its arrays and a function of them, as `jax.grad` needs it.
-
-    Parameters
-    ----------
-    module
-        An equinox module that maps one sample x to its outputs.
-
-    Returns
-    -------
-    params
-        The module with its floating-point arrays alone.
-    predict
-        predict(params, x) for a batch x [K, ...].
-
-    >>> import equinox as eqx, jax.numpy as jnp
-    >>> params, predict = from_equinox(eqx.nn.Linear(2, 3, key=jax.random.key(0)))
-    >>> predict(params, jnp.zeros((5, 2))).shape
-    (5, 3)
-    """
-    import equinox as eqx
-
-    params, static = eqx.partition(module, eqx.is_inexact_array)
-    return params, lambda params, x: jax.vmap(eqx.combine(params, static))(x)

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from moml.errors import ConfigError
-from moml.models.networks import Model, from_equinox
+from moml.models.adapters import from_equinox, from_linen
+from moml.models.networks import Model
 from moml.models.table import squash
-from moml.types import Key, Params
 
 Build = Callable[..., Any]  # inputs, outputs[, key] -> Model, equinox module or flax module
 
@@ -33,14 +33,9 @@ def as_model(build: Build, inputs: int, outputs: int) -> Model:
     if isinstance(made, Model):
         return made
     if isinstance(made, eqx.Module):
-        return Model(lambda key: from_equinox(make(key))[0], from_equinox(made)[1])
-    init, apply = getattr(made, "init", None), getattr(made, "apply", None)
-    if callable(init) and callable(apply):  # flax
-
-        def start(key: Key) -> Params:
-            return init(key, jnp.zeros((1, inputs)))
-
-        return Model(start, apply)
+        return from_equinox(make)
+    if callable(getattr(made, "init", None)) and callable(getattr(made, "apply", None)):  # flax
+        return from_linen(made, jnp.zeros((1, inputs)))
     given = type(made).__name__
     raise ConfigError(
         f"the model's function must return a moml Model, an equinox or a flax module; got {given}"

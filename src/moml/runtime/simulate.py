@@ -10,7 +10,7 @@ import numpy as np
 from jax.stages import Lowered, Wrapped
 from jaxtyping import Array, Int, PyTree
 
-from moml.algorithms.parts.schedule import Schedule, constant
+from moml.algorithms.parts.schedule import Schedule, constant, scheduled
 from moml.kept import kept
 from moml.runtime.compiling import compile_all, quick_jit
 from moml.tasks.sampler import draw, fetch, set_of, sets_in
@@ -78,7 +78,7 @@ def stretch(
         def step(
             state: State, hyper: Hyper, t: Int[Array, ""], visit: PyTree, rows: list[Array]
         ) -> tuple[State, Info]:
-            now = schedule(hyper, t * algorithm.iterations)
+            now = scheduled(schedule, hyper, t * algorithm.iterations)
             return algorithm.step(state, with_ids(fetch(visit, tasks), rows), now)
 
         def one(i: Step, carry: tuple[State, Info]) -> tuple[State, Info]:
@@ -114,6 +114,20 @@ def with_ids(visits: PyTree, ids: list[Int[Array, "..."]]) -> PyTree:
     return jax.tree.unflatten(tree, moved)
 
 
+def read(visits: PyTree, tasks: Tasks) -> PyTree:
+    """Return the visits with samples in place of their draws, where tasks are read from files."""
+    read_from = tasks.read
+    if read_from is None:
+        return visits
+
+    def one(visit: TaskBatch) -> TaskBatch:
+        drawn = jax.tree.map(np.asarray, visit)
+        parts = [None if part is None else read_from(drawn.ids, part) for part in drawn.task]
+        return visit._replace(task=Task(*parts))
+
+    return jax.tree.map(one, visits, is_leaf=_is_visit)
+
+
 class Program(NamedTuple):
     """A stretch in two programs, draws and steps; `kept` gives methods with like draws the same."""
 
@@ -125,7 +139,7 @@ class Program(NamedTuple):
         length: int,
     ) -> tuple[State, Info]:  # fmt: skip
         """Make `size` steps from `start`, at most `length`: the state and infos [length]."""
-        visits = self.draws(tasks, key, start, length)
+        visits = read(self.draws(tasks, key, start, length), tasks)
         return self.steps(state, tasks, visits, start, hyper, size)
 
     def lower(
@@ -133,7 +147,10 @@ class Program(NamedTuple):
     ) -> tuple[Lowered, Lowered]:
         """Lower both for arguments of these shapes."""
         draws = self.draws.lower(tasks, key, 0, length)
-        return draws, self.steps.lower(state, tasks, draws.out_info, 0, hyper, 0)
+        visits = draws.out_info
+        if tasks.read is not None:  # the first rows, for their shapes
+            visits = read(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), visits), tasks)
+        return draws, self.steps.lower(state, tasks, visits, 0, hyper, 0)
 
 
 @kept
@@ -220,6 +237,9 @@ def samples_per_step(needs: PyTree, tasks: Tasks) -> int:
 
 def steps_that_fit(algorithm: Algorithm, tasks: Tasks, budget: int = 1 << 26) -> int:
     """Return how many steps may be drawn ahead within `budget` bytes, from 1 to 1000."""
-    shapes = jax.eval_shape(lambda key: draw(key, algorithm.needs, tasks), jax.random.key(0))
+    held = lambda key: draw(key, algorithm.needs, tasks)
+    if tasks.read is not None:
+        held = lambda key: fetch(draw(key, algorithm.needs, tasks), tasks)
+    shapes = jax.eval_shape(held, jax.random.key(0))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     return max(1, min(1000, budget // max(size, 1)))

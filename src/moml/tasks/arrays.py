@@ -5,22 +5,29 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Shaped
+from jaxtyping import Array, Int, PyTree, Shaped
 from numpy.typing import ArrayLike
 
 from moml.errors import DataError
 from moml.kept import kept
-from moml.tasks.parts import block_rows, on_device
+from moml.tasks.parts import (
+    block_rows,
+    finite_rows,
+    named_leaves,
+    same_start,
+    shapes_of,
+    tree_on_device,
+)
 from moml.tasks.sampler import distinct_or_not
 from moml.types import Batch, Key, Tasks
 
 Ids = Int[Array, " tasks"]
 Sizes = Int[Array, " n"]
-Arrays = tuple[Shaped[Array, " n m *x"], Shaped[Array, " n m *y"]]
+Arrays = tuple[PyTree[Shaped[Array, " n m *_"]], PyTree[Shaped[Array, " n m *_"]]]
 
 
 def from_arrays(
-    x: ArrayLike | Array, y: ArrayLike | Array, sizes: ArrayLike | Sequence[int] | None = None
+    x: ArrayLike | PyTree, y: ArrayLike | PyTree, sizes: ArrayLike | Sequence[int] | None = None
 ) -> Tasks:
     """Tasks from arrays: task i owns the rows x[i, j], y[i, j] for j < sizes[i].
 
@@ -29,7 +36,9 @@ def from_arrays(
     Parameters
     ----------
     x, y
-        Inputs [n, m, ...] and targets [n, m, ...] of n tasks with at most m samples.
+        Inputs [n, m, ...] and targets [n, m, ...] of n tasks with at most m samples; either may be
+        a pytree of such arrays, such as {"image": ..., "age": ...}. For a list of arrays of unequal
+        length see `moml.from_lists`.
     sizes
         The number of samples of each task; by default m.
 
@@ -43,19 +52,20 @@ def from_arrays(
     >>> tasks.n, tasks.draw(jax.random.key(0), jnp.array([0, 2]), 5).shape
     (3, (2, 5))
     """
-    x, y = on_device("x", x), on_device("y", y)
-    if x.ndim < 2 or y.ndim < 2 or x.shape[:2] != y.shape[:2] or 0 in x.shape[:2]:
+    x, y = tree_on_device("x", x), tree_on_device("y", y)
+    start = same_start(x, y, 2)
+    if start is None:
         raise DataError(
-            f"x and y must start with the same [tasks, samples]; got shapes {x.shape}, {y.shape}"
+            "x and y must start with the same [tasks, samples]; got shapes "
+            f"{shapes_of(x)}, {shapes_of(y)}"
         )
-    n, m = x.shape[:2]
+    n, m = start
     count = np.full(n, m) if sizes is None else np.asarray(sizes)
     whole = np.issubdtype(count.dtype, np.integer)
     if not whole or count.shape != (n,) or count.min() < 1 or count.max() > m:
         raise DataError(f"sizes must be {n} whole numbers from 1 to {m}; got {count.tolist()[:8]}")
-    for name, values in {"x": x, "y": y}.items():
-        good = np.isfinite(np.asarray(values)).reshape(n, m, -1).all(axis=2)
-        bad = np.argwhere(~good & (np.arange(m) < count[:, None]))
+    for name, values in named_leaves(x=x, y=y):
+        bad = np.argwhere(~finite_rows(values, 2) & (np.arange(m) < count[:, None]))
         if len(bad):
             task, row = bad[0]
             many = f"{len(bad)} such rows"
@@ -81,14 +91,15 @@ def drawn_rows(each: int | None) -> Callable[[Sizes, Key, Ids, int], Int[Array, 
 
 def _full(sizes: Sizes, arrays: Arrays, ids: Ids) -> Batch:
     """All rows of some tasks."""
-    x, y = arrays
-    mask = jax.vmap(lambda size: jnp.arange(x.shape[1], dtype=jnp.int32) < size)(sizes[ids])
-    return Batch(x[ids], y[ids], mask)
+    m = jax.tree.leaves(arrays)[0].shape[1]
+    mask = jax.vmap(lambda size: jnp.arange(m, dtype=jnp.int32) < size)(sizes[ids])
+    x, y = jax.tree.map(lambda values: values[ids], arrays)
+    return Batch(x, y, mask)
 
 
-def _cut(arrays: Arrays, devices: int, which: int) -> tuple[np.ndarray, ...]:
+def _cut(arrays: Arrays, devices: int, which: int) -> tuple[PyTree, ...]:
     """The rows of one device's tasks."""
-    return tuple(block_rows(values, devices, which) for values in arrays)
+    return jax.tree.map(lambda values: block_rows(values, devices, which), arrays)
 
 
 def _fetch(
@@ -96,4 +107,4 @@ def _fetch(
 ) -> Batch:
     """The drawn rows of some tasks."""
     task = ids.reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
-    return Batch(*(values[task, samples] for values in arrays))
+    return Batch(*jax.tree.map(lambda values: values[task, samples], arrays))

@@ -7,30 +7,43 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Shaped
+from jaxtyping import Array, Int, PyTree, Shaped
 from numpy.typing import ArrayLike
 
 from moml.errors import DataError
 from moml.kept import kept
 from moml.tasks.arrays import Ids, Sizes, drawn_rows
-from moml.tasks.parts import block_of, on_device, padded
+from moml.tasks.parts import (
+    block_of,
+    finite_rows,
+    held_tree,
+    is_array,
+    named_leaves,
+    padded,
+    same_start,
+    shapes_of,
+    tree_on_device,
+)
 from moml.types import Batch, Tasks
 
+Transform = Callable[[PyTree], PyTree]  # of the fetched rows of x
 
-def unit(x: Array) -> Array:
+
+def unit(x: PyTree) -> PyTree:
     """Pixels 0 .. 255 as floats 0 .. 1; other types than uint8 are returned unchanged.
 
     >>> unit(jnp.array([0, 255], jnp.uint8)).tolist()
     [0.0, 1.0]
     """
-    return x.astype(jnp.result_type(float)) / 255 if x.dtype == jnp.uint8 else x
+    scaled = lambda x: x.astype(jnp.result_type(float)) / 255 if x.dtype == jnp.uint8 else x
+    return jax.tree.map(scaled, x)
 
 
 class Owned(NamedTuple):
     """Rows and their owners: client i owns the rows order[start[i] : start[i + 1]]."""
 
-    x: Shaped[Array | np.ndarray, " rows *x"]
-    y: Shaped[Array | np.ndarray, " rows *y"]
+    x: PyTree[Shaped[Array | np.ndarray, " rows *_"]]
+    y: PyTree[Shaped[Array | np.ndarray, " rows *_"]]
     order: Int[Array | np.ndarray, " owned"]
     start: Int[Array | np.ndarray, " clients"]
 
@@ -43,17 +56,18 @@ def _block(whole: Owned, devices: int, which: int) -> Owned:
     order = np.asarray(whole.order)
     used = [np.unique(order[a:b], return_inverse=True) for a, b in pairwise(ends)]
     rows, mine = used[which]
-    x, y = (padded(v[rows], max(len(rows) for rows, _ in used)) for v in map(np.asarray, whole[:2]))
+    most = max(len(rows) for rows, _ in used)
+    x, y = jax.tree.map(lambda v: padded(np.asarray(v)[rows], most), whole[:2])
     mine = padded(mine.astype(np.int32), max(len(mine) for _, mine in used))
     first = start[which * block : (which + 1) * block] - ends[which]
     return Owned(x, y, mine, padded(first.astype(np.int32), block))
 
 
 def from_rows(
-    x: ArrayLike | Array,
-    y: ArrayLike | Array,
+    x: ArrayLike | PyTree,
+    y: ArrayLike | PyTree,
     rows: Sequence[ArrayLike],
-    transform: Callable[[Array], Array] = unit,
+    transform: Transform = unit,
     *,
     alike: bool | None = None,
 ) -> Tasks:
@@ -66,8 +80,9 @@ def from_rows(
     Parameters
     ----------
     x, y
-        Inputs [rows, ...] and targets [rows, ...]. Rows that no client owns are dropped, unless x
-        is a jax array already: that is used as it is, and several splits share it.
+        Inputs [rows, ...] and targets [rows, ...]; either may be a pytree of such arrays. Rows that
+        no client owns are dropped, unless x has jax arrays already: these are used as they are, and
+        several splits share them.
     rows
         One array of row numbers a client.
     transform
@@ -87,27 +102,20 @@ def from_rows(
     >>> tasks.n, tasks.least, tasks.full(jnp.array([1])).y.tolist()
     (2, 1, [[1]])
     """
-    shared = isinstance(x, jax.Array)
-    x, y = on_device("x", x), on_device("y", y)
-    if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
-        raise DataError(f"x and y must start with the same [rows]; got {x.shape}, {y.shape}")
-    owned = [checked_rows(f"client {i}", mine, len(x)) for i, mine in enumerate(rows)]
-    if not owned:
-        raise DataError("rows must have one array of row numbers a client; got none")
-    sizes = np.array([len(mine) for mine in owned])
-    flat = np.concatenate(owned)
-    for name, values in {"x": x, "y": y}.items():
+    shared = all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(x, is_leaf=is_array))
+    x, y = tree_on_device("x", x), tree_on_device("y", y)
+    flat, sizes = owned_rows(x, y, rows)
+    for name, values in named_leaves(x=x, y=y):
         if not jnp.issubdtype(values.dtype, jnp.inexact):
             continue
-        good = np.isfinite(np.asarray(values)).reshape(len(values), -1).all(axis=1)
-        bad = np.flatnonzero(~good[flat])
+        bad = np.flatnonzero(~finite_rows(values, 1)[flat])
         if len(bad):
             client = np.searchsorted(np.cumsum(sizes), bad[0], side="right")
             where = f"client {client}, row {flat[bad[0]]}"
             raise DataError(f"{name} must be finite; {where} is not ({len(bad)} such rows)")
     if not shared:
         used, flat = np.unique(flat, return_inverse=True)
-        x, y = x[used], y[used]
+        x, y = jax.tree.map(lambda values: values[used], (x, y))
     most, least = int(sizes.max()), int(sizes.min())
     start = jnp.asarray(np.cumsum(sizes) - sizes, jnp.int32)
     even = least == most if alike is None else alike
@@ -119,9 +127,64 @@ def from_rows(
     )  # fmt: skip
 
 
+def from_lists(
+    xs: Sequence[ArrayLike | PyTree],
+    ys: Sequence[ArrayLike | PyTree],
+    transform: Transform = unit,
+) -> Tasks:
+    """Tasks from lists: task i owns the rows xs[i][j], ys[i][j], as many as it has.
+
+    Parameters
+    ----------
+    xs, ys
+        Inputs [samples, ...] and targets [samples, ...] of each task, of any lengths; or pytrees of
+        such arrays.
+    transform
+        See `moml.from_rows`.
+
+    Returns
+    -------
+    Tasks
+        A family with one task an entry of the lists. Nothing is padded.
+
+    >>> tasks = from_lists([np.zeros((5, 2)), np.zeros((3, 2))], [np.zeros(5), np.ones(3)])
+    >>> tasks.n, tasks.least, tasks.full(jnp.array([1])).y.tolist()
+    (2, 3, [[1.0, 1.0, 1.0]])
+    """
+    if not len(xs) or len(xs) != len(ys):
+        raise DataError(f"xs and ys must have an entry a task; got {len(xs)} and {len(ys)}")
+    parts = []
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        held = held_tree(f"xs[{i}]", x), held_tree(f"ys[{i}]", y)
+        if same_start(*held, 1) is None:
+            given = ", ".join(map(shapes_of, held))
+            raise DataError(f"xs[{i}] and ys[{i}] must have the same [samples]; got {given}")
+        parts.append(held)
+    try:
+        x, y = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    except ValueError as error:
+        raise DataError(f"xs and ys must have rows of one shape: {error}") from error
+    ends = np.cumsum([len(jax.tree.leaves(part)[0]) for part in parts])
+    return from_rows(x, y, np.split(np.arange(ends[-1]), ends[:-1]), transform)
+
+
+def owned_rows(
+    x: PyTree, y: PyTree, rows: Sequence[ArrayLike]
+) -> tuple[Int[np.ndarray, " owned"], Int[np.ndarray, " clients"]]:
+    """The rows of all clients, one client after the other, and the numbers of their rows."""
+    start = same_start(x, y, 1)
+    if start is None:
+        given = f"{shapes_of(x)}, {shapes_of(y)}"
+        raise DataError(f"x and y must start with the same [rows]; got {given}")
+    owned = [checked_rows(f"client {i}", mine, start[0]) for i, mine in enumerate(rows)]
+    if not owned:
+        raise DataError("rows must have one array of row numbers a client; got none")
+    return np.concatenate(owned), np.array([len(mine) for mine in owned])
+
+
 @kept
 def _functions(
-    transform: Callable[[Array], Array], most: int
+    transform: Transform, most: int
 ) -> tuple[Callable[[Owned, Array, Array], Batch], Callable[[Sizes, Owned, Ids], Batch]]:
     """Fetch the rows of clients that have at most so many; some of them, or all."""
 
@@ -130,7 +193,8 @@ def _functions(
     ) -> Batch:
         first = owned.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
         at = owned.order[first + samples.astype(jnp.int32)]
-        return Batch(transform(owned.x[at]), owned.y[at])
+        x, y = jax.tree.map(lambda values: values[at], owned[:2])
+        return Batch(transform(x), y)
 
     def full(sizes: Sizes, owned: Owned, ids: Ids) -> Batch:
         traced = any(isinstance(value, jax.core.Tracer) for value in (sizes, ids))

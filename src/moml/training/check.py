@@ -5,17 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from moml.errors import DataError, MomlError
+from moml.errors import ConfigError, DataError, MomlError
+from moml.models.wrapped import takes_key
 from moml.tasks.parts import as_held
 from moml.types import Loss, Params, Samples, Tasks
 
 
 def check_params(params: Params) -> Params:
-    """Every leaf an array of one floating type; returned as jax arrays."""
+    """Every leaf an array of a floating type; returned as jax arrays."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     if not leaves:
         raise DataError("params must have leaves to learn; got no leaves")
-    types = {}
     for path, leaf in leaves:
         name = jax.tree_util.keystr(path) or "params"
         if not isinstance(leaf, float) and not hasattr(leaf, "dtype"):
@@ -23,10 +23,6 @@ def check_params(params: Params) -> Params:
         dtype = jnp.asarray(leaf).dtype
         if not jnp.issubdtype(dtype, jnp.floating):
             raise DataError(f"params leaf {name} must be a floating-point array; got {dtype}")
-        types[dtype] = name
-    if len(types) > 1:
-        mixed = ", ".join(f"{name} is {dtype}" for dtype, name in types.items())
-        raise DataError(f"params must share one floating type; got {mixed}")
     return jax.tree.map(jnp.asarray, params)
 
 
@@ -37,8 +33,11 @@ def check_held(name: str, tree: PyTree) -> None:
             as_held(f"{name}{jax.tree_util.keystr(path)}", leaf)
 
 
-def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int) -> None:
-    """The loss must take a batch of these tasks and give one floating-point number."""
+def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int, *, training: bool = True) -> None:
+    """The loss must take a batch of these tasks and give one floating-point number.
+
+    In `training`, a loss that takes a key needs tasks that draw one.
+    """
     check_held("tasks", tasks)
 
     def one_batch() -> Samples:
@@ -53,6 +52,8 @@ def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int) -> None:
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise DataError(f"tasks must give samples, see moml.Tasks: {reason}") from error
+    if training and takes_key(loss) and getattr(batch, "bits", None) is None:
+        raise ConfigError("a loss with a key must be trained on keyed tasks: moml.keyed(tasks)")
     shapes = jax.tree.map(lambda x: f"{x.dtype}{list(x.shape)}", batch)
     try:
         value = jax.eval_shape(loss, params, batch)

@@ -65,9 +65,14 @@ def compose(
 
 
 def hyper_of(chosen: Method, params: Params, given: Mapping[str, float | None]) -> Hyper:
-    """Hyper-parameters as arrays of the parameters' type: the method's where none are given."""
-    dtype = jax.tree.leaves(params)[0].dtype
-    return jax.tree.map(lambda value: jnp.asarray(value, dtype), _with_numbers(chosen, given))
+    """Hyper-parameters as arrays: the method's where none are given.
+
+    They have the parameters' type. Where parameters have several, they are weakly typed: a product
+    with a leaf has the leaf's type.
+    """
+    types = {leaf.dtype for leaf in jax.tree.leaves(params)}
+    array = jnp.asarray if len(types) > 1 else lambda value: jnp.asarray(value, *types)
+    return jax.tree.map(array, _with_numbers(chosen, given))
 
 
 def _with_numbers(chosen: Method, given: Mapping[str, float | None]) -> Hyper:

@@ -11,6 +11,7 @@ from moml.algorithms.parts.task_map import in_batches
 from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, check_count
 from moml.kept import kept
+from moml.tasks.keyed import without_bits
 from moml.tasks.sampler import shuffled
 from moml.training.check import check_loss
 from moml.training.fit import Learner
@@ -79,9 +80,9 @@ def _all_others(shots: int, most: int) -> SupportAndQuery:
 
 
 def _parts(tasks: Tasks, i: Int[Array, ""], drawn: PyTree, shots: int) -> tuple[Samples, Samples]:
-    """The first `shots` drawn samples, and the rest."""
+    """The first `shots` drawn samples, and the rest; without bits, so that no loss draws."""
     cut = lambda at: tasks.fetch(i[None], jax.tree.map(lambda x: x[:, at], drawn))
-    first = lambda samples: jax.tree.map(lambda x: x[0], samples)
+    first = lambda samples: without_bits(jax.tree.map(lambda x: x[0], samples))
     return first(cut(slice(shots))), first(cut(slice(shots, None)))
 
 
@@ -160,7 +161,7 @@ def evaluate(
         raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; got {type(tasks)}")
     check_count("shots", shots, below=tasks.least)
     check_count("seed", seed, least=0, below=2**32)
-    check_loss(loss, learner.params, tasks, shots)
+    check_loss(loss, learner.params, tasks, shots, training=False)
     if queries is None:
         queries = 100 if tasks.least is None else tasks.least - shots
     check_count("queries", queries)

@@ -13,7 +13,9 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import PyTree
+from jaxtyping import Array, Float, PyTree
+
+from moml.algorithms.parts.task_map import in_common_type
 
 SplitLoss = Callable[[PyTree, PyTree, PyTree], PyTree]  # loss(p, rest, samples)
 Curvature = Callable[[SplitLoss], Callable[[PyTree, PyTree, PyTree], PyTree]]
@@ -48,15 +50,20 @@ def finite_difference(delta: float = 1e-3) -> Curvature:
 
         def backward(saved: PyTree, c: PyTree) -> tuple[PyTree, PyTree, None]:
             p, rest, samples = saved
-            norm = optax.tree.norm(c)
-            unit = optax.tree.scale(delta / jnp.where(norm > 0, norm, 1.0), c)
+            norm = optax.tree.norm(in_common_type(c))
+            unit = _scaled(delta / jnp.where(norm > 0, norm, 1.0), c)
             full = lambda p, rest: jax.grad(loss, argnums=(0, 1))(p, rest, samples)
             ahead = full(optax.tree.add(p, unit), rest)
             behind = full(optax.tree.sub(p, unit), rest)
-            hc = optax.tree.scale(norm / (2 * delta), optax.tree.sub(ahead, behind))
+            hc = _scaled(norm / (2 * delta), optax.tree.sub(ahead, behind))
             return hc[0], hc[1], None
 
         grad.defvjp(forward, backward)
         return grad
 
     return curvature
+
+
+def _scaled(factor: Float[Array, ""], tree: PyTree) -> PyTree:
+    """The tree times a number, each leaf in its own type."""
+    return jax.tree.map(lambda x: factor.astype(x.dtype) * x, tree)

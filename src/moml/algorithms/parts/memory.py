@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from moml.algorithms.parts.task_map import Rows
+from moml.algorithms.parts.task_map import Rows, common_type
 from moml.errors import ConfigError
 from moml.types import Hyper, Memory, Personal, Scalar
 
@@ -156,7 +156,7 @@ def debiased_ema(n: int, p_visit: float) -> Memory:
     """
 
     def init(p: Personal) -> Lazy:
-        dtype = jnp.result_type(*jax.tree.leaves(p))
+        dtype = common_type(p)
         zero, zeros = jnp.zeros((), dtype), jnp.zeros(n, dtype)
         return Lazy(p, Clock(zero, zero), rows_like(p, n), Clock(zeros, zeros))
 
@@ -168,7 +168,8 @@ def debiased_ema(n: int, p_visit: float) -> Memory:
     def read(store: Lazy, ids: Ids) -> Personal:
         then = take(store.touched, ids)
         shrink = jnp.exp((store.now.high - then.high) + (store.now.low - then.low))
-        rebuild = lambda offset, s: jax.tree.map(lambda m, o: m + s * o, store.m, offset)
+        moved = lambda s: lambda m, o: m + s.astype(o.dtype) * o
+        rebuild = lambda offset, s: jax.tree.map(moved(s), store.m, offset)
         return jax.vmap(rebuild)(take(store.offset, ids), shrink)
 
     def write(store: Lazy, ids: Ids, u: Personal) -> Lazy:

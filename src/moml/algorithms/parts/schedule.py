@@ -2,12 +2,20 @@
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from moml.types import Hyper
 
 Schedule = Callable[[Hyper, Int[Array, ""]], Hyper]
+
+
+def scheduled(schedule: Schedule, hyper: Hyper, step: Int[Array, ""]) -> Hyper:
+    """The hyper-parameters of a step; weakly typed ones remain so, for leaves of several types."""
+    weak = lambda x: getattr(x, "weak_type", False)
+    keep = lambda old, new: jax.lax.full_like(old, new) if weak(old) and not weak(new) else new
+    return jax.tree.map(keep, hyper, schedule(hyper, step))
 
 
 def constant(hyper: Hyper, step: Int[Array, ""]) -> Hyper:
@@ -36,13 +44,13 @@ def cosine(steps: int, least: float = 0.01) -> Schedule:
     [1.0, 0.505, 0.01]
     """
 
-    def scheduled(hyper: Hyper, step: Int[Array, ""]) -> Hyper:
+    def falling(hyper: Hyper, step: Int[Array, ""]) -> Hyper:
         done = jnp.minimum(step / steps, 1.0).astype(jnp.asarray(hyper.eta).dtype)
         return hyper._replace(
             eta=hyper.eta * (least + (1 - least) * (1 + jnp.cos(jnp.pi * done)) / 2)
         )
 
-    return scheduled
+    return falling
 
 
 def beta_follows_eta(eta: float, beta: float) -> Schedule:

@@ -72,7 +72,19 @@ def mean(rows: PyTree) -> PyTree:
 
 def norm(tree: PyTree) -> Float[Array, ""]:
     """The Euclidean norm, as products of vectors: XLA makes many small sums of the other form."""
+    tree = in_common_type(tree)
     return jnp.sqrt(optax.tree.vdot(tree, tree))
+
+
+def common_type(tree: PyTree) -> jnp.dtype:
+    """The type that holds the numbers of all leaves."""
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*jax.tree.leaves(tree))
+
+
+def in_common_type(tree: PyTree) -> PyTree:
+    """The leaves in one type; as they are where they have one."""
+    return optax.tree.cast(tree, common_type(tree))
 
 
 def in_slices(size: int) -> TaskMap:
