@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from moml import methods, parts
+    from moml import methods, parts, problems
     from moml.algorithms.single.matching import match_beta
+    from moml.config.plugins import register_method, register_model, register_problem
     from moml.errors import CheckpointError, ConfigError, DataError, Diverged, MomlError
     from moml.models import accuracy, conv4, cross_entropy, from_equinox, masked_mean, mlp, mse
     from moml.tabular.run import load
@@ -28,11 +29,13 @@ __all__ = [
     "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper", "Learner",
     "MomlError", "Tasks", "accuracy", "conv4", "cross_entropy", "episodes", "evaluate", "fit",
     "from_arrays", "from_equinox", "from_rows", "load", "masked_mean", "match_beta", "methods",
-    "mlp", "mse", "parts", "sine", "sweep", "synthetic", "train_table", "unseen_sine",
+    "mlp", "mse", "parts", "problems", "register_method", "register_model", "register_problem",
+    "sine", "sweep", "synthetic", "train_table", "unseen_sine",
 ]  # fmt: skip
 __version__ = "0.2.0"
 _MODULES = {  # imported at first use: `moml --help` needs no JAX
     "algorithms.single.matching": "match_beta",
+    "config.plugins": "register_method register_model register_problem",
     "errors": "CheckpointError ConfigError DataError Diverged MomlError",
     "models": "accuracy conv4 cross_entropy from_equinox masked_mean mlp mse",
     "tabular.run": "load",

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import moml
-from moml.config import build as problem
 from moml.config.config import options_of
 from moml.config.problems import Clients
+from moml.config.problems import clients as problem
 from moml.data.images.arrays import by_class
 from moml.data.split.partition import per_client
 from moml.models import accuracy, cross_entropy, mlp, shifted
@@ -72,7 +72,7 @@ def test_every_client_is_tested_on_its_own_classes(p):
 
 
 def test_the_built_problem_holds_these_images():
-    built = problem.build(TINY)
+    built = SMALL.build(TINY)
     train_, test = problem.images_of(SMALL)
     split = problem.split_of(SMALL, train_.y, test.y)
     sizes = lambda tasks: tasks.sizes(jnp.arange(tasks.n)).tolist()

@@ -1,0 +1,66 @@
+"""Networks by name: functions of the shape of one input and the number of outputs."""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from moml.errors import ConfigError
+from moml.models import Model, conv4, mlp
+from moml.registry import Registry
+
+Network = Callable[[tuple[int, ...], int], Model]
+
+
+def check_function(name: str, function: Network) -> None:
+    """Refuse what is no function."""
+    if not callable(function):
+        raise ConfigError(
+            f"the model {name!r} must be a function of a shape and a number of outputs; "
+            f"got {function!r}"
+        )
+
+
+def _cnn(shape: tuple[int, ...], outputs: int) -> Model:
+    from moml.models import cnn  # type: ignore[attr-defined]
+
+    return cnn(shape[-1], outputs, side=shape[0])
+
+
+def _resnet18(shape: tuple[int, ...], outputs: int) -> Model:
+    from moml.models import resnet18  # type: ignore[attr-defined]
+
+    return resnet18(shape[-1], outputs)
+
+
+MODELS: Registry[Network] = Registry(
+    "problem.model",
+    "moml.models",
+    {
+        "mlp": lambda shape, outputs: mlp(math.prod(shape), 40, 40, outputs),
+        "cnn": _cnn,
+        "resnet18": _resnet18,
+        "conv4": lambda shape, outputs: conv4(shape[-1], outputs, norm="sample"),
+    },
+    check_function,
+)
+
+
+def network(name: str, shape: tuple[int, ...], outputs: int) -> Model:
+    """The network of this name for inputs [K, *shape], whose predictions are [K, outputs].
+
+    >>> network("mlp", (28, 28, 1), 10).init(jax.random.key(0)).head.bias.shape
+    (10,)
+    """
+    net = MODELS.find(name)(shape, outputs)
+    if not isinstance(net, Model):
+        raise ConfigError(f"the model {name!r} must return a moml.models.Model; got {net!r}")
+    inputs = jax.ShapeDtypeStruct((2, *shape), jnp.result_type(float))
+    found = jax.eval_shape(lambda x: net.predict(net.init(jax.random.key(0)), x), inputs)
+    if getattr(found, "shape", None) != (2, outputs):
+        raise ConfigError(
+            f"the model {name!r} must predict [K, {outputs}] from [K, {', '.join(map(str, shape))}]"
+            f"; got {found}"
+        )
+    return net
