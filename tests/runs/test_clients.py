@@ -147,14 +147,14 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     after = [row["mean"] for row in rows if row["metric"] == "test_accuracy"]
     assert len(after) == 2 and min(after) > 70  # it has learned, for strangers too
     assert command(monkeypatch, capsys, "score", run, "--tasks", 9)[::2] == (
-        2, "moml: tasks must not be given for clients and tables: all of them are scored\n",
+        2, "moml: tasks must not be given for clients: all of them are scored\n",
     )  # fmt: skip
 
 
 METHODS = {
     "per-fedavg": {}, "localmoml": {}, "carried": {"method": "localmoml", "carried": True},
     "pfedme": {"prox_steps": 2}, "fedavg": {"weighted": True}, "ditto": {}, "reptile": {},
-    "moml": {}, "maml": {}, "protonet": {}, "moml-v2": {},
+    "moml": {}, "maml": {}, "protonet": {"alpha": None}, "moml-v2": {},
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from moml.errors import ConfigError
-from moml.models import Model, conv4, mlp
+from moml.models import Model, cnn, conv4, mlp, resnet18
 from moml.registry import Registry
 
 Network = Callable[[tuple[int, ...], int], Model]
@@ -22,25 +22,13 @@ def check_function(name: str, function: Network) -> None:
         )
 
 
-def _cnn(shape: tuple[int, ...], outputs: int) -> Model:
-    from moml.models import cnn  # type: ignore[attr-defined]
-
-    return cnn(shape[-1], outputs, side=shape[0])
-
-
-def _resnet18(shape: tuple[int, ...], outputs: int) -> Model:
-    from moml.models import resnet18  # type: ignore[attr-defined]
-
-    return resnet18(shape[-1], outputs)
-
-
 MODELS: Registry[Network] = Registry(
     "problem.model",
     "moml.models",
     {
         "mlp": lambda shape, outputs: mlp(math.prod(shape), 40, 40, outputs),
-        "cnn": _cnn,
-        "resnet18": _resnet18,
+        "cnn": lambda shape, outputs: cnn(shape[-1], outputs, side=shape[0]),
+        "resnet18": lambda shape, outputs: resnet18(shape[-1], outputs),
         "conv4": lambda shape, outputs: conv4(shape[-1], outputs, norm="sample"),
     },
     check_function,
