@@ -5,14 +5,10 @@ A method is a function with keywords, decorated with `factory`, that returns a `
 an adaptation (`Adapt`), a `Memory` and an optimizer. See the guide, "A method of your own".
 """
 
-from moml.algorithms.federated.rounds import (
-    ClientResult,
-    Participation,
-    local_steps,
-    rounds,
-    server_optimizer,
-    towards_mean,
-)
+from moml.algorithms.federated.client import ClientResult, descend, local_steps, with_private
+from moml.algorithms.federated.compose import Participation, federated
+from moml.algorithms.federated.rounds import rounds
+from moml.algorithms.federated.server import answered, server_optimizer, towards_mean
 from moml.algorithms.method import Method, Work, factory, variant
 from moml.algorithms.parts.adapt import gradient_steps, layer_steps, learned_steps, named
 from moml.algorithms.parts.choices import Inner, Sampling, batch_size, by_steps, fixed_number, spec
@@ -33,14 +29,15 @@ from moml.algorithms.signature import (
     Weight,
 )
 from moml.algorithms.single.engine import single_node
-from moml.types import Adapt, Algorithm, Info, Memory, SampleSpec, Server, Task, TaskBatch
+from moml.types import Adapt, Algorithm, Answers, Info, Memory, SampleSpec, Server, Task, TaskBatch
 
 __all__ = [
-    "Adapt", "Algorithm", "ClientResult", "Count", "Group", "Info", "Inner", "Memory", "Method",
-    "NonNegative", "Optimizer", "Participation", "Positive", "Probability", "SampleSpec",
-    "Sampling", "Server", "Task", "TaskBatch", "Weight", "Work", "batch_size", "both_ways",
-    "by_steps", "closed_form", "cosine", "debiased_ema", "decay_at", "ema", "exact", "factory",
-    "finite_difference", "first_order", "fixed_number", "gradient_steps", "layer_steps",
-    "learned_steps", "local_steps", "named", "no_memory", "personal_step", "prototypes",
-    "rates", "rounds", "server_optimizer", "single_node", "spec", "towards_mean", "variant",
+    "Adapt", "Algorithm", "Answers", "ClientResult", "Count", "Group", "Info", "Inner",
+    "Memory", "Method", "NonNegative", "Optimizer", "Participation", "Positive", "Probability",
+    "SampleSpec", "Sampling", "Server", "Task", "TaskBatch", "Weight", "Work", "answered",
+    "batch_size", "both_ways", "by_steps", "closed_form", "cosine", "debiased_ema", "decay_at",
+    "descend", "ema", "exact", "factory", "federated", "finite_difference", "first_order",
+    "fixed_number", "gradient_steps", "layer_steps", "learned_steps", "local_steps", "named",
+    "no_memory", "personal_step", "prototypes", "rates", "rounds", "server_optimizer",
+    "single_node", "spec", "towards_mean", "variant", "with_private",
 ]  # fmt: skip

@@ -70,8 +70,9 @@ class SampleSpec(NamedTuple):
     """How much a method wants to draw: a sampler turns a tree of Needs into a tree of Visits.
 
     `tasks` tasks with the given numbers of samples each; `visits` H gives every task H fresh sets
-    of samples (LocalMOML), `times` q gives q independent task batches (Spider). The last three
-    make a round's `Turnout`, which leaves all else that is drawn as it was.
+    of samples (LocalMOML), `times` q gives q independent task batches (Spider). `epochs` E gives
+    every task its own samples E times, shuffled, in as many sets as they fill. The last three make
+    a round's `Turnout`, which leaves all else that is drawn as it was.
     """
 
     tasks: int
@@ -80,6 +81,7 @@ class SampleSpec(NamedTuple):
     hessian: int = 0
     restart: int = 0
     visits: int | None = None
+    epochs: int | None = None
     times: int | None = None
     replace: bool = False  # tasks with replacement: only for methods that can bear an id twice
     groups: int = 1  # as many tasks from each of so many blocks of ids, as even as can be
@@ -169,19 +171,32 @@ class Info(NamedTuple):
     norm: Float[Array, ""]  # of the outer rule's input, the estimated meta-gradient
 
 
+class Answers(NamedTuple):
+    """What a server gets in a round."""
+
+    mean: Meta  # of the clients' models, by their weights
+    extra: PyTree  # the mean of what else clients send
+    ids: Int[Array, " tasks"]  # the clients that were drawn
+    weight: Int[Array, " tasks"]  # of each in the mean; 0: it did not answer
+
+
 class Server(NamedTuple):
-    """A server's rule: what it keeps between rounds, and its step."""
+    """A server's rule: what it keeps between rounds, its step, and what it sends besides w."""
 
     init: Callable[[Meta], State]
-    step: Callable[[State, Meta, Meta, Hyper], tuple[Meta, State]]  # state, w, mean(w_i)
+    step: Callable[[State, Meta, Answers, Hyper], tuple[Meta, State]]  # state, w, answers
+    extra: Callable[[State], PyTree] | None = None  # sent along with w; clients answer in its form
 
 
 class Rounds(NamedTuple):
     """A federated method in parts, for those who run its clients elsewhere."""
 
-    update: Callable[..., PyTree]  # w, row, samples, steps, hyper -> a ClientResult
+    client: Callable[..., PyTree]  # w, row, samples, steps, hyper[, extra] -> a ClientResult
     row: Callable[[Meta], PyTree]  # what a client keeps before its first round
     server: Server
+    shared: Callable[[Meta], Meta]  # the leaves that travel, None in place of the others
+    kept: Callable[[Meta, PyTree], Meta] | None  # w, what a client keeps -> its own model
+    memory: Memory  # the store of what clients keep
 
 
 class Algorithm(NamedTuple):
@@ -199,7 +214,18 @@ class Algorithm(NamedTuple):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["index", "data"],
-    meta_fields=["n", "draw_from", "fetch_from", "full_from", "cut", "sized", "least", "ways"],
+    meta_fields=[
+        "n",
+        "draw_from",
+        "fetch_from",
+        "full_from",
+        "cut",
+        "sized",
+        "least",
+        "most",
+        "rows_from",
+        "ways",
+    ],
 )
 @dataclass(frozen=True, eq=False)
 class Tasks:
@@ -228,8 +254,11 @@ class Tasks:
         tasks, as `fetch_from` takes it, in equal shapes. None: every device holds all data.
     sized
         Whether `index` is the number of samples of each task.
-    least
-        How many samples the smallest task has.
+    least, most
+        How many samples the smallest and the largest task have.
+    rows_from
+        Function of a key and row numbers [tasks, ...] that gives a draw of these rows, where a draw
+        is more than row numbers.
     ways
         Samples that one of a draw stands for: an episode's classes.
     """
@@ -243,6 +272,8 @@ class Tasks:
     cut: Callable[[PyTree, int, int], PyTree] | None = None
     sized: bool = False
     least: int | None = None
+    most: int | None = None
+    rows_from: Callable[[Key, PyTree], PyTree] | None = None
     ways: int = 1
 
     def draw(self, key: Key, ids: Int[Array, " tasks"], size: int) -> PyTree:

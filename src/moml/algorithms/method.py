@@ -94,6 +94,10 @@ SHARED = {
     "eager": "Whether all memories are filled before training.",
     "memory_dtype": "Memories in float32, or in bfloat16 for half the bytes.",
     "local_steps": "Local steps of a client in a round, H.",
+    "local_epochs": "Passes of a client over its own samples in a round, instead of local_steps.",
+    "batch_size": "Samples of a local step; another name of k.",
+    "private": "Leaves that stay at their client, as a regular expression of their names, such as "
+    "head. By default none.",
     "dropout": "Probability that a client's answer is lost.",
     "straggle": "Probability that a client does only 1 to H - 1 local steps.",
     "weighted": "Whether clients count by their numbers of samples in the server's mean.",

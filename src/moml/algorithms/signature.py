@@ -55,6 +55,14 @@ Transformation = Annotated[
     optax.GradientTransformation, Allowed("an optax transformation", _transformation)
 ]
 Chosen = Annotated[Leaves, Allowed('a function such as moml.parts.named("head")', callable)]
+PrivateLeaves = Annotated[
+    str | Leaves,
+    Allowed(
+        'a regular expression of leaf names such as "head", or a function such as moml.parts.named',
+        kind=str,
+        other=callable,
+    ),
+]
 Tied = Annotated[
     bool | Leaves,
     Allowed(

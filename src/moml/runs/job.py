@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
     def samples(self, steps: int) -> int:
         """Samples drawn in so many steps."""
-        each = simulate.samples_per_step(self.method.algorithm.needs)
+        each = simulate.samples_per_step(self.method.algorithm.needs, self.built.tasks)
         return (steps * each + samples_to_fill(self.method)) * self.built.tasks.ways
 
     def cost(self, hyper: Hyper, keys: Key) -> Spending | None:

@@ -60,7 +60,7 @@ def spending(
     if chosen.work is None:
         return None
     need = chosen.algorithm.needs
-    if not (need.dropout or need.straggle):
+    if not (need.dropout or need.straggle or need.epochs):
         once = _summed(cost(chosen, meta), tasks)
         return lambda start, rounds: Cost(*(rounds * value for value in once))
     drawn = _answers(need, members=bool(keys.ndim))
@@ -82,8 +82,9 @@ def _summed(each: Cost, tasks: Tasks) -> Cost:
 def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
     """Return the cost of a round, from the shapes of the model and who answers.
 
-    Only w travels: every sampled client is sent it, those that answer send theirs back. A client
-    whose answer is lost has done its work all the same; a straggler has done less.
+    The shared leaves of w travel, and what the server's rule sends besides: to every sampled
+    client, and back from those that answer. A client whose answer is lost has done its work all
+    the same; a straggler has done less.
 
     >>> import moml
     >>> loss = lambda w, batch: jnp.mean((w - batch.x) ** 2)
@@ -94,7 +95,7 @@ def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
     """
     if chosen.work is None:
         raise ConfigError(f"{chosen.name} has no rounds: nothing travels")
-    need, work, size = chosen.algorithm.needs, chosen.work, nbytes(meta)
+    need, work, size = chosen.algorithm.needs, chosen.work, nbytes(message(chosen, meta))
     whole = np.ones(need.tasks, int)
     steps = need.visits * whole if turnout is None else np.asarray(turnout.steps, int)
     present = whole if turnout is None else np.asarray(turnout.present, int)
@@ -105,6 +106,20 @@ def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
         products=work.products * steps,
         samples=need.restart + (need.support + need.query + need.hessian) * steps,
     )
+
+
+def message(chosen: Method, meta: Meta) -> PyTree:
+    """Return the shapes of what travels between a server with this model and a client."""
+    parts = chosen.algorithm.rounds
+    if parts is None:  # a method without the parts of rounds sends its model
+        return meta
+    rule = parts.server
+
+    def sent(meta: Meta) -> PyTree:
+        extra = () if rule.extra is None else rule.extra(rule.init(meta))
+        return parts.shared(meta), extra
+
+    return jax.eval_shape(sent, meta)
 
 
 def nbytes(tree: PyTree) -> int:

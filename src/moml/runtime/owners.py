@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Int, PyTree
 
-from moml.algorithms.federated.rounds import where
+from moml.algorithms.federated.client import where
 from moml.algorithms.parts.task_map import One, Rows, TaskMap, added
 from moml.tasks.parts import block_of
 from moml.tasks.sampler import fetch

@@ -13,7 +13,7 @@ from jaxtyping import Array, Int, PyTree
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.kept import kept
 from moml.runtime.compiling import compile_all, quick_jit
-from moml.tasks.sampler import draw, fetch
+from moml.tasks.sampler import draw, fetch, set_of, sets_in
 from moml.types import Algorithm, Hyper, Info, Key, SampleSpec, State, Task, TaskBatch, Tasks
 
 Step = Int[Array, ""] | int  # the number of a step
@@ -102,8 +102,8 @@ def _is_visit(part: object) -> bool:
     return isinstance(part, TaskBatch)
 
 
-def ids_of(visits: PyTree) -> list[Int[Array, "..."]]:
-    """Return the ids of a tree of visits, one array a visit."""
+def ids_of(visits: PyTree) -> list[PyTree]:
+    """Return the ids of a tree of visits, or their shapes, one array a visit."""
     return [visit.ids for visit in jax.tree.leaves(visits, is_leaf=_is_visit)]
 
 
@@ -207,12 +207,14 @@ def fill(
     return run
 
 
-def samples_per_step(needs: PyTree) -> int:
-    """Return how many samples a step draws, S2 = S1 once."""
+def samples_per_step(needs: PyTree, tasks: Tasks) -> int:
+    """Return how many samples a step draws, S2 = S1 once; of epochs the mean over all clients."""
     total = 0
     for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec)):
-        visit = (need.support + need.query + need.hessian) * (need.visits or 1) + need.restart
-        total += need.tasks * visit * (need.times or 1)
+        sets = need.visits or 1
+        if need.epochs is not None:
+            sets = np.mean(sets_in(need, np.asarray(tasks.index)))
+        total += round(need.tasks * (set_of(need) * sets + need.restart) * (need.times or 1))
     return total
 
 

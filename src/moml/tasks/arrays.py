@@ -62,7 +62,7 @@ def from_arrays(
             raise DataError(f"{name} must be finite; task {task}, row {row} is not ({many})")
     return Tasks(
         n, drawn_rows(m if (count == m).all() else None), _fetch, jnp.asarray(count, jnp.int32),
-        (x, y), _full, _cut, sized=True, least=int(count.min()),
+        (x, y), _full, _cut, sized=True, least=int(count.min()), most=int(count.max()),
     )  # fmt: skip
 
 

@@ -114,7 +114,8 @@ def from_rows(
     fetch, full = _functions(transform, most)
     return Tasks(
         len(sizes), drawn_rows(most if even else None), fetch, jnp.asarray(sizes, jnp.int32),
-        Owned(x, y, jnp.asarray(flat, jnp.int32), start), full, _block, sized=True, least=least,
+        Owned(x, y, jnp.asarray(flat, jnp.int32), start), full, _block, sized=True,
+        least=least, most=most,
     )  # fmt: skip
 
 

@@ -6,8 +6,10 @@ length of a chunk, the step it was resumed at, or the number of devices.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PyTree
 
+from moml.errors import ConfigError
 from moml.types import Key, Samples, SampleSpec, Task, TaskBatch, Tasks, Turnout
 
 
@@ -78,21 +80,75 @@ def stratified_ids(key: Key, n: int, size: int, groups: int) -> Int[Array, " siz
     return jnp.concatenate([at + draw_ids(key, width, each) for key, width, at in blocks])
 
 
+def set_of(need: SampleSpec) -> int:
+    """The samples of one set: S1, S3 and S2 of a visit or a local step."""
+    return need.support + need.query + need.hessian
+
+
+def sets_in(
+    need: SampleSpec, size: Int[Array | np.ndarray, "*n"] | int
+) -> Int[Array | np.ndarray, "*n"] | int:
+    """Local steps of clients that have `size` samples each: E floor(size / set), at least E."""
+    least = max if isinstance(size, int) else jnp.maximum
+    return (need.epochs or 1) * least(size // set_of(need), 1)
+
+
+def _draw_epochs(
+    key: Key, need: SampleSpec, tasks: Tasks, ids: Int[Array, " size"]
+) -> Int[Array, "size steps set"]:
+    """Rows of every local step of some clients, each epoch a new order; a last part is left out.
+
+    A client with fewer samples than a set repeats some of them. Rows past its last step are drawn
+    too, and never used.
+    """
+    most, each = tasks.most, set_of(need)
+    if most is None:
+        raise ConfigError("local_epochs needs tasks with finite data; got tasks without sizes")
+    steps = int(sets_in(need, most))
+    place = jnp.arange(steps * each, dtype=jnp.int32)
+
+    def one(key: Key, n: Int[Array, ""]) -> Int[Array, "steps set"]:
+        keys = jax.random.split(key, need.epochs or 1)
+        order = jax.vmap(lambda key: shuffled(key, n, most))(keys)
+        used = jnp.maximum(n // each, 1) * each  # samples of an epoch
+        epoch = jnp.minimum(place // used, len(keys) - 1)
+        return order[epoch, place % used % n].reshape(steps, each)
+
+    return jax.vmap(one)(jax.random.split(key, len(ids)), tasks.sizes(ids))
+
+
 def _draw_turnout(
     key: Key, need: SampleSpec, tasks: Tasks, ids: Int[Array, " size"]
 ) -> Turnout | None:
     """Which clients answer, after how many steps, with what weight; None if there is no choice."""
-    if not (need.dropout or need.straggle or need.weighted):
+    unequal = need.epochs is not None and tasks.least != tasks.most
+    if not (need.dropout or need.straggle or need.weighted or unequal):
         return None
     drop_key, late_key, steps_key = jax.random.split(key, 3)
     chance = lambda key, p: jax.random.uniform(key, ids.shape, jnp.float32) < p
-    whole = jnp.full_like(ids, need.visits or 1)
+    if need.epochs is None:
+        whole = jnp.full_like(ids, need.visits or 1)
+    else:
+        whole = jnp.asarray(sets_in(need, tasks.sizes(ids)), ids.dtype)
     fewer = jax.random.randint(steps_key, ids.shape, 1, jnp.maximum(whole, 2), jnp.int32)
     return Turnout(
         present=~chance(drop_key, need.dropout),
         steps=jnp.where(chance(late_key, need.straggle), fewer, whole),
         weight=tasks.sizes(ids) if need.weighted else jnp.ones_like(ids),
     )
+
+
+def _draw_samples(key: Key, need: SampleSpec, tasks: Tasks, ids: Int[Array, " size"]) -> PyTree:
+    """What is random of all sets: leaves [tasks, set, ...], or [tasks, steps, set, ...]."""
+    if need.epochs is not None:
+        rows = _draw_epochs(key, need, tasks, ids)
+        return (
+            rows if tasks.rows_from is None else tasks.rows_from(jax.random.fold_in(key, 1), rows)
+        )
+    if need.visits is None:
+        return tasks.draw(key, ids, set_of(need))
+    keys = jax.random.split(key, need.visits)
+    return jax.vmap(lambda key: tasks.draw(key, ids, set_of(need)), out_axes=1)(keys)
 
 
 def _draw_visit(key: Key, need: SampleSpec, tasks: Tasks) -> TaskBatch:
@@ -102,14 +158,9 @@ def _draw_visit(key: Key, need: SampleSpec, tasks: Tasks) -> TaskBatch:
         ids = stratified_ids(ids_key, tasks.n, need.tasks, need.groups)
     else:
         ids = draw_ids(ids_key, tasks.n, need.tasks, need.replace)
+    samples = _draw_samples(key, need, tasks, ids)
+    axis = 1 if need.visits is None and need.epochs is None else 2
     sizes = [need.support, need.query, need.hessian]
-    if need.visits is None:
-        samples = tasks.draw(key, ids, sum(sizes))
-    else:
-        keys = jax.random.split(key, need.visits)
-        many = jax.vmap(lambda key: tasks.draw(key, ids, sum(sizes)), out_axes=1)
-        samples = many(keys)
-    axis = 1 if need.visits is None else 2
     ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
 
     def part(i: int) -> PyTree:

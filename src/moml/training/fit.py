@@ -174,7 +174,7 @@ def fit(
         return callback is not None and bool(callback(info._replace(hyper=hyper)))
 
     def learner(state: TrainingState | None) -> Learner:
-        drawn = done * simulate.samples_per_step(algorithm.needs) + samples_to_fill(chosen)
+        drawn = done * simulate.samples_per_step(algorithm.needs, tasks) + samples_to_fill(chosen)
         seen = np.concatenate(history) if history else np.zeros(0)
         return Learner(chosen, good, hyper, state, seen, drawn * tasks.ways)
 

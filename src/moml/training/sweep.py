@@ -167,7 +167,7 @@ def sweep(
         after=after,
         progress=progress,
     )
-    drawn = done * simulate.samples_per_step(algorithm.needs) + samples_to_fill(chosen)
+    drawn = done * simulate.samples_per_step(algorithm.needs, tasks) + samples_to_fill(chosen)
     seen = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
     lost_at = np.asarray(carry.lost_at)
     return Sweep(chosen, settings, hyper, carry.good, lost_at, seen, drawn * tasks.ways)

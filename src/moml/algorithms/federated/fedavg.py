@@ -1,14 +1,13 @@
 """FedAvg: plain gradient steps at each client, no adaptation in training."""
 
-import jax
+from jaxtyping import PyTree
 
-from moml.algorithms.federated.rounds import Participation, Update, rounds, server_optimizer
-from moml.algorithms.federated.rounds import local_steps as local
-from moml.algorithms.method import Method, Work, factory
+from moml.algorithms.federated.client import ClientResult, Steps, Update, descend
+from moml.algorithms.federated.compose import Participation, federated
+from moml.algorithms.federated.server import server_optimizer
+from moml.algorithms.method import Method, factory
 from moml.algorithms.parts.adapt import all_leaves
 from moml.algorithms.parts.choices import ANY, Sampling, by_steps
-from moml.algorithms.parts.memory import none
-from moml.algorithms.parts.personal import Step
 from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation
 from moml.types import Hyper, Loss, Meta, Task
 
@@ -16,11 +15,11 @@ from moml.types import Hyper, Loss, Meta, Task
 def fedavg_update(loss: Loss) -> Update:
     """A client's round: H times w_i <- w_i - eta grad L_S1(w_i); its loss is that before a step."""
 
-    def gradient_step(meta: Meta, row: tuple[()], task: Task, hyper: Hyper) -> Step:
-        value, grad = jax.value_and_grad(loss)(meta, task.support)
-        return Step(row, grad, value)
+    def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
+        w, value = descend(loss, meta, task, steps, hyper.eta)
+        return ClientResult(w, (), value)
 
-    return local(gradient_step)
+    return update
 
 
 @factory
@@ -28,7 +27,6 @@ def fedavg(
     loss: Loss,
     *,
     batch: Sampling = ANY,
-    local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     inner_steps: Count = 1,
@@ -56,9 +54,7 @@ def fedavg(
     1
     """
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
-    algorithm = rounds(
-        adaptation(inner_steps).init, fedavg_update(loss), clients.samples(batch, local_steps),
-        server=server_optimizer(optimizer), at_once=clients.at_once,
+    return federated(
+        adaptation, fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
+        inner_steps=inner_steps, server=server_optimizer(optimizer),
     )  # fmt: skip
-    hyper, used = Hyper(eta=eta, alpha=alpha), {"tasks_per_step": batch.size}
-    return Method(algorithm, adaptation, hyper, none(), Work(1), used)

@@ -3,17 +3,12 @@
 import jax.numpy as jnp
 from jaxtyping import PyTree
 
-from moml.algorithms.federated.rounds import (
-    ClientResult,
-    Participation,
-    Steps,
-    Update,
-    rounds,
-    server_optimizer,
-)
-from moml.algorithms.federated.rounds import local_steps as local
+from moml.algorithms.federated.client import ClientResult, Steps, Update
+from moml.algorithms.federated.client import local_steps as local
+from moml.algorithms.federated.compose import Participation, federated
+from moml.algorithms.federated.server import server_optimizer
 from moml.algorithms.method import Method, Work, factory
-from moml.algorithms.parts.choices import ANY, MEMORY_DTYPES, Inner, Sampling
+from moml.algorithms.parts.choices import ANY, MEMORY_DTYPES, Inner, Sampling, private_leaves
 from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.personal import Step, personal_step
 from moml.algorithms.signature import (
@@ -21,6 +16,7 @@ from moml.algorithms.signature import (
     MemoryDtype,
     NonNegative,
     Positive,
+    PrivateLeaves,
     Transformation,
     Weight,
 )
@@ -41,7 +37,7 @@ def per_fedavg_update(loss: Loss, adapt: Adapt) -> Update:
     def forget(meta: Meta, row: tuple[()], task: Task, hyper: Hyper) -> Step:
         return visit(meta, row, task, hyper)._replace(u=())
 
-    return local(forget)
+    return local(forget, loss)
 
 
 def localmoml_update(loss: Loss, adapt: Adapt) -> Update:
@@ -50,7 +46,7 @@ def localmoml_update(loss: Loss, adapt: Adapt) -> Update:
         u_0 = A(w_r; S0)  (restart)    or what the last round left  (carried)
         H times:  u <- (1 - beta) u + beta A(w_i; S1),   w_i <- w_i - eta J_A(w_i; S2)' grad L_S3(u)
 
-    A restarted memory does not outlive the round: its row is (). A carried one is an `Ema`.
+    A restarted memory does not outlive the round: it is not kept.
     """
     visit = personal_step(loss, adapt, ema(0))
 
@@ -58,14 +54,14 @@ def localmoml_update(loss: Loss, adapt: Adapt) -> Update:
         step = visit(meta, row, task, hyper)
         return step._replace(u=Ema(step.u, row.visits + 1))
 
-    train = local(remember)
+    train = local(remember, loss)
 
     def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
         if task.restart is None:
             done = train(meta, row, task, steps, hyper)
-            return done._replace(row=Ema(done.row.u, row.visits + 1))  # visits count rounds
+            return done._replace(row=done.row.u)
         u = Ema(adapt.apply(meta, task.restart, hyper), jnp.ones((), jnp.int32))  # u_{r,0}
-        return train(meta, u, task._replace(restart=None), steps, hyper)._replace(row=row)
+        return train(meta, u, task._replace(restart=None), steps, hyper)._replace(row=())
 
     return update
 
@@ -82,13 +78,13 @@ def localmoml(
     loss: Loss,
     *,
     batch: Sampling = ANY,
-    local_steps: Count = 5,
     eta: Positive = 0.005,
     beta: Weight = 0.3,
     alpha: NonNegative = 0.01,
     restart_samples: Count | None = None,
     carried: bool = False,
     inner: Inner,
+    private: PrivateLeaves | None = None,
     optimizer: Transformation | None = None,
     independent_hessian: bool = False,
     memory_dtype: MemoryDtype = "float32",
@@ -113,28 +109,20 @@ def localmoml(
     """
     if carried and restart_samples is not None:
         raise ConfigError("restart_samples must be left out where carried is true")
-    if not carried and memory_dtype != "float32":
+    if not carried and private is None and memory_dtype != "float32":
         raise ConfigError("memory_dtype must be float32 where carried is false: no memory is kept")
-    adaptation, k = inner.adaptation(loss), batch.k
+    adaptation = inner.adaptation(loss)
     adapt = adaptation(inner.inner_steps)
-    restart = 2 * k if restart_samples is None else restart_samples
-    samples = clients.samples(batch, local_steps)._replace(
-        query=k, hessian=k if independent_hessian else 0, restart=0 if carried else restart
-    )
+    restart = 2 * clients.k(batch) if restart_samples is None else restart_samples
     work = personal_work(inner, independent_hessian)
-    update, server = localmoml_update(loss, adapt), server_optimizer(optimizer)
-    if not carried:
-        work, memory = work._replace(begin=inner.inner_steps), none()
-        algorithm = rounds(adapt.init, update, samples, server=server, at_once=clients.at_once)
-    else:
-        stored = MEMORY_DTYPES[memory_dtype]
-        memory = stored.memory(ema(batch.count))
-        algorithm = rounds(
-            adapt.init, update, samples, server=server, at_once=clients.at_once,
-            store=lambda meta: memory.init(adapt.start(meta)), rows=stored.rows,
-        )  # fmt: skip
-    hyper, used = Hyper(eta=eta, beta=beta, alpha=alpha), {"tasks_per_step": batch.size}
-    return Method(algorithm, adaptation, hyper, memory, work, used)
+    return federated(
+        adaptation, localmoml_update(loss, adapt), Hyper(eta=eta, beta=beta, alpha=alpha),
+        batch, clients, inner_steps=inner.inner_steps,
+        work=work if carried else work._replace(begin=inner.inner_steps),
+        query=True, hessian=independent_hessian, restart=0 if carried else restart,
+        begin=adapt.start if carried else None, private=private_leaves(private),
+        stored=MEMORY_DTYPES[memory_dtype], server=server_optimizer(optimizer),
+    )  # fmt: skip
 
 
 @factory
@@ -142,10 +130,10 @@ def per_fedavg(
     loss: Loss,
     *,
     batch: Sampling = ANY,
-    local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     inner: Inner,
+    private: PrivateLeaves | None = None,
     optimizer: Transformation | None = None,
     independent_hessian: bool = False,
     clients: Participation,
@@ -161,12 +149,9 @@ def per_fedavg(
     0
     """
     adaptation = inner.adaptation(loss)
-    adapt, hessian = adaptation(inner.inner_steps), batch.k if independent_hessian else 0
-    samples = clients.samples(batch, local_steps)._replace(query=batch.k, hessian=hessian)
-    algorithm = rounds(
-        adapt.init, per_fedavg_update(loss, adapt), samples,
-        server=server_optimizer(optimizer), at_once=clients.at_once,
+    return federated(
+        adaptation, per_fedavg_update(loss, adaptation(inner.inner_steps)),
+        Hyper(eta=eta, alpha=alpha), batch, clients, inner_steps=inner.inner_steps,
+        work=personal_work(inner, independent_hessian), query=True, hessian=independent_hessian,
+        private=private_leaves(private), server=server_optimizer(optimizer),
     )  # fmt: skip
-    hyper, used = Hyper(eta=eta, alpha=alpha), {"tasks_per_step": batch.size}
-    work = personal_work(inner, independent_hessian)
-    return Method(algorithm, adaptation, hyper, none(), work, used)

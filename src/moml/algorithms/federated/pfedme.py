@@ -2,26 +2,18 @@
 
 import jax
 
+from moml.algorithms.federated.client import ClientResult, Steps, Update, descend
+from moml.algorithms.federated.client import local_steps as local
+from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.fedavg import fedavg_update
-from moml.algorithms.federated.rounds import (
-    ClientResult,
-    Participation,
-    Steps,
-    Update,
-    repeat,
-    rounds,
-    server_optimizer,
-    towards_mean,
-    where,
-)
-from moml.algorithms.federated.rounds import local_steps as local
+from moml.algorithms.federated.server import server_optimizer, towards_mean
 from moml.algorithms.method import Method, Work, factory
 from moml.algorithms.parts.adapt import all_leaves
 from moml.algorithms.parts.choices import ANY, Sampling, by_steps
-from moml.algorithms.parts.memory import Ema, ema, none
+from moml.algorithms.parts.memory import Ema
 from moml.algorithms.parts.personal import Step
 from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation, Weight
-from moml.types import Hyper, Loss, Meta, Params, Samples, Scalar, Task
+from moml.types import Hyper, Loss, Meta, Params, Samples, Task
 
 
 def proximal_step(loss: Loss, p: Params, w: Meta, samples: Samples, hyper: Hyper) -> Params:
@@ -45,7 +37,7 @@ def pfedme_update(loss: Loss, prox_steps: int) -> Update:
         delta = jax.tree.map(lambda w, t: hyper.prox * (w - t), meta, theta)  # of the envelope
         return Step(row, delta, loss(theta, task.support))
 
-    return local(subproblem)
+    return local(subproblem, loss)
 
 
 def ditto_update(loss: Loss) -> Update:
@@ -58,13 +50,9 @@ def ditto_update(loss: Loss) -> Update:
     common = fedavg_update(loss)
 
     def update(meta: Meta, row: Ema, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        def personal(u: Params, samples: Samples) -> tuple[Params, Scalar]:
-            return proximal_step(loss, u, meta, samples, hyper), loss(u, samples)
-
-        u = where(row.visits > 0, row.u, meta)
-        u, value = repeat(personal, u, task.support, steps)
-        done = common(meta, (), task, steps, hyper)
-        return ClientResult(done.meta, Ema(u, row.visits + 1), value)
+        near = lambda u: jax.tree.map(lambda u, w: hyper.prox * (u - w), u, meta)
+        u, value = descend(loss, row.u, task, steps, hyper.alpha, pull=near)
+        return common(meta, (), task, steps, hyper)._replace(row=u, loss=value)
 
     return update
 
@@ -74,7 +62,6 @@ def pfedme(
     loss: Loss,
     *,
     batch: Sampling = ANY,
-    local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     prox: Positive = 100.0,
@@ -108,13 +95,11 @@ def pfedme(
     15.0
     """
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
-    samples, used = clients.samples(batch, local_steps), {"tasks_per_step": batch.size}
-    algorithm = rounds(
-        adaptation(inner_steps).init, pfedme_update(loss, prox_steps), samples,
-        server=towards_mean(), at_once=clients.at_once,
-    )  # fmt: skip
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox, server_rate=server_rate)
-    return Method(algorithm, adaptation, hyper, none(), Work(prox_steps), used)
+    return federated(
+        adaptation, pfedme_update(loss, prox_steps), hyper, batch, clients,
+        inner_steps=inner_steps, work=Work(prox_steps), server=towards_mean(),
+    )  # fmt: skip
 
 
 @factory
@@ -122,7 +107,6 @@ def ditto(
     loss: Loss,
     *,
     batch: Sampling,
-    local_steps: Count = 5,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     prox: Positive = 1.0,
@@ -151,10 +135,8 @@ def ditto(
     Hyper(eta=0.005, alpha=0.01, prox=1.0)
     """
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
-    memory, used = ema(batch.count), {"tasks_per_step": batch.size}
-    algorithm = rounds(  # a client keeps its whole model, whichever leaves adapt
-        adaptation(inner_steps).init, ditto_update(loss), clients.samples(batch, local_steps),
-        store=memory.init, server=server_optimizer(optimizer), at_once=clients.at_once,
+    return federated(  # a client keeps its whole model, whichever leaves adapt
+        adaptation, ditto_update(loss), Hyper(eta=eta, alpha=alpha, prox=prox), batch, clients,
+        inner_steps=inner_steps, work=Work(2), begin=lambda meta: meta,
+        kept=lambda meta, u: u, server=server_optimizer(optimizer),
     )  # fmt: skip
-    hyper = Hyper(eta=eta, alpha=alpha, prox=prox)
-    return Method(algorithm, adaptation, hyper, memory, Work(2), used)

@@ -1,35 +1,43 @@
-"""Rounds: sampled clients each do an update of their own, the server takes the mean.
+"""Rounds: the server sends, sampled clients update, the server takes a step.
 
-A client update is one pure function, (w, row, samples, steps, hyper) -> `ClientResult`. Whatever
-runs clients (vmap here, devices, Flower) calls that one function. Only the model ever leaves it;
-the row is all that a client keeps between rounds, and lies in a store apart.
+server -> clients:  w (its shared leaves), and what else the server's rule sends
+client i:           w_i, row_i, extra_i = update(w, row_i, samples, steps)
+clients -> server:  sum p_i w_i / sum p_i, and the same mean of extra_i
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 
-from moml.algorithms.parts.choices import Sampling
-from moml.algorithms.parts.memory import ROWS
+from moml.algorithms.federated.client import (
+    ClientResult,
+    Private,
+    Steps,
+    Update,
+    others,
+    weighted,
+    where,
+    with_private,
+)
+from moml.algorithms.federated.server import TAKE_MEAN, on_leaves
+from moml.algorithms.parts.adapt import Leaves, combine, no_leaves, pick
+from moml.algorithms.parts.choices import MEMORY_DTYPES, Stored
+from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.task_map import (
     One,
     Rows,
     TaskMap,
-    added,
     in_slices,
-    mean,
     mean_from_sum,
     norm,
 )
-from moml.algorithms.signature import Below1, Count, Group, Probability
-from moml.errors import ConfigError
 from moml.types import (
     Algorithm,
+    Answers,
     Hyper,
     Info,
     Memory,
@@ -41,7 +49,6 @@ from moml.types import (
     State,
     Task,
     TaskBatch,
-    Turnout,
 )
 
 
@@ -51,130 +58,6 @@ class RoundState(NamedTuple):
     meta: Meta
     memory: State
     server: State = ()
-
-
-class ClientResult(NamedTuple):
-    """What a round leaves at a client: the model it sends, the row it keeps."""
-
-    meta: Meta
-    row: PyTree
-    loss: Float[Array, ""]
-
-
-Steps = Int[Array, ""] | None  # local steps of a client; None: as many as it has samples for
-Update = Callable[[Meta, PyTree, Task, Steps, Hyper], ClientResult]
-
-
-def repeat(
-    step: Callable[[PyTree, PyTree], PyTree], start: PyTree, samples: PyTree, steps: Steps
-) -> PyTree:
-    """A scan that stands still after `steps` steps: where it ends, and the mean of its losses."""
-    if steps is None:
-        end, losses = jax.lax.scan(step, start, samples)
-        return end, mean(losses)
-    h = jnp.arange(jax.tree.leaves(samples)[0].shape[0], dtype=jnp.int32)
-
-    def one(carry: PyTree, at: PyTree) -> tuple[PyTree, PyTree]:
-        new, loss = step(carry, at[1])
-        return where(at[0] < steps, new, carry), loss
-
-    end, losses = jax.lax.scan(one, start, (h, samples))
-    return end, weighted_mean(losses, h < steps)
-
-
-def local_steps(visit: Callable[..., PyTree]) -> Update:
-    """H times w_i <- w_i - eta Delta_i(w_i), with new samples each time.
-
-    `visit` is a personal step: (w, row, samples, hyper) -> a new row, Delta and the loss.
-    """
-
-    def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        def local_step(carry: PyTree, samples: Task) -> tuple[PyTree, Float[Array, ""]]:
-            w, row = carry
-            step = visit(w, row, samples, hyper)
-            w = jax.tree.map(lambda w, d: w - hyper.eta * d, w, step.delta)
-            return (w, step.u), step.loss
-
-        (meta, row), loss = repeat(local_step, (meta, row), task, steps)
-        return ClientResult(meta, row, loss)
-
-    return update
-
-
-def where(condition: Bool[Array, "*rows"], new: PyTree, old: PyTree) -> PyTree:
-    """`new` where the condition holds, else `old`, leaf by leaf, row by row."""
-
-    def leaf(new: Array, old: Array) -> Array:
-        rows = condition.reshape(condition.shape + (1,) * (new.ndim - condition.ndim))
-        return jnp.where(rows, new, old)
-
-    return jax.tree.map(leaf, new, old)
-
-
-def weighted_mean(rows: PyTree, weight: Array) -> PyTree:
-    """sum_i p_i x_i / sum_i p_i, leaf by leaf; what has no weight may be anything."""
-    total = added(jax.vmap(weighted)(rows, weight))
-    return mean_from_sum(jnp.maximum(jnp.sum(weight), 1), total)
-
-
-def weighted(x: PyTree, weight: Array) -> PyTree:
-    """p_i x_i, leaf by leaf; 0 where there is no weight, also of what is not finite."""
-    x = where(weight.astype(bool), x, optax.tree.zeros_like(x))
-    return jax.tree.map(lambda x: weight.astype(x.dtype) * x, x)
-
-
-def server_mean(total: PyTree, visit: TaskBatch) -> PyTree:
-    """The server's mean, of what it added up: 1/B sum w_i, or sum p_i w_i / sum p_i."""
-    if visit.turnout is None:
-        return mean_from_sum(len(visit.ids), total)
-    return mean_from_sum(jnp.maximum(jnp.sum(_weight(visit.turnout)), 1), total)
-
-
-def _weight(turnout: Turnout) -> Int[Array, "*tasks"]:
-    return jnp.where(turnout.present, turnout.weight, 0)
-
-
-TAKE_MEAN = Server(lambda meta: (), lambda state, meta, mean, hyper: (mean, state))  # w <- mean
-
-
-def towards_mean() -> Server:
-    """A server's rule: w <- (1 - rate) w + rate mean(w_i), with rate = `hyper.server_rate`."""
-
-    def step(state: State, meta: Meta, mean: Meta, hyper: Hyper) -> tuple[Meta, State]:
-        return optax.incremental_update(mean, meta, hyper.server_rate), state
-
-    return Server(lambda meta: (), step)
-
-
-def server_optimizer(optimizer: optax.GradientTransformation | None) -> Server:
-    """A server's rule: an optax transformation, given w - mean(w_i) as the gradient."""
-    if optimizer is None:
-        return TAKE_MEAN
-
-    def step(state: State, meta: Meta, mean: Meta, hyper: Hyper) -> tuple[Meta, State]:
-        move, state = optimizer.update(optax.tree.sub(meta, mean), state, meta)
-        return optax.apply_updates(meta, move), state
-
-    return Server(optimizer.init, step)
-
-
-@dataclass(frozen=True)
-class Participation(Group):
-    """Who answers in a round, what an answer counts, and how many clients run side by side."""
-
-    dropout: Below1 = 0.0
-    straggle: Probability = 0.0
-    weighted: bool = False
-    at_once: Count | None = None
-
-    def samples(self, batch: Sampling, local_steps: int) -> SampleSpec:
-        """What the clients of a round draw: S1 of k samples in each of H local steps."""
-        if self.straggle and local_steps == 1:
-            raise ConfigError("straggle needs local_steps of at least 2; got local_steps = 1")
-        return SampleSpec(
-            batch.size, support=batch.k, visits=local_steps,
-            dropout=self.dropout, straggle=self.straggle, weighted=self.weighted,
-        )  # fmt: skip
 
 
 CACHE = 2 << 20  # bytes of models that a processor works on without waiting for its memory
@@ -205,51 +88,112 @@ def _slices(meta: Meta, count: int, at_once: int | None) -> TaskMap:
     return each
 
 
+def weights(visit: TaskBatch) -> Int[Array, "*tasks"]:
+    """What each client counts in the mean: 1, or its number of samples; 0 without an answer."""
+    if visit.turnout is None:
+        return jnp.ones_like(visit.ids)
+    return jnp.where(visit.turnout.present, visit.turnout.weight, 0)
+
+
 def rounds(
     init: Callable[[Params, Hyper], Meta],
     update: Update,
     need: SampleSpec,
     *,
-    store: Callable[[Meta], PyTree] = lambda meta: (),
-    rows: Rows = ROWS,
+    n: int | None = None,
+    begin: Callable[[Meta], PyTree] | None = None,
+    kept: Callable[[Meta, PyTree], Meta] | None = None,
+    private: Leaves = no_leaves,
+    stored: Stored = MEMORY_DTYPES["float32"],
     server: Server = TAKE_MEAN,
     at_once: int | None = None,
 ) -> Algorithm:
-    """Rounds of a client update; `server` makes the next model from the old one and the mean.
+    """Rounds of a client update.
 
-    `store` makes the rows of all clients at the start, `rows` reads and writes them. `at_once`
-    clients run side by side, the others after them; None: on a processor as many as fit into its
-    cache, on other devices all.
+    Parameters
+    ----------
+    init
+        (params, hyper) -> the first model w of the server.
+    update
+        (w, row, samples, steps, hyper) -> `ClientResult`; with what the server sends besides w as
+        a last argument, where its rule does. `row` is (), or has `u`, what the client keeps, and
+        `visits`, the number of its rounds so far. A result's `row` is the new `u`.
+    need
+        What the clients of a round draw.
+    n
+        Clients in all, where they keep something.
+    begin
+        w -> what a client keeps before its first round; None: nothing.
+    kept
+        (w, u) -> the client's own model; None: it has none besides its private leaves.
+    private
+        Leaves that stay at their client. They begin as those of the first model.
+    stored
+        How rows are kept: as they are, or in bfloat16.
+    server
+        The server's rule.
+    at_once
+        Clients that run side by side, the others after them; None: on a CPU as many as fit into
+        its cache, on other devices all.
+
+    Returns
+    -------
+    Algorithm
+        Its state is a `RoundState`.
     """
+    keeps, begin = begin is not None, begin or (lambda meta: ())
+    shared, own_model, first_row = lambda meta: meta, kept, begin
+    if private is not no_leaves:
+        keeps, travels = True, others(private)
+        update, server = with_private(update, private), on_leaves(server, travels)
+        shared = lambda meta: pick(meta, travels(meta))
+        first_row = lambda meta: Private(pick(meta, private(meta)), begin(meta))
+        mixed = kept or (lambda meta, u: meta)
+        own_model = lambda meta, u: mixed(combine(u.leaves, meta), u.rest)
+    memory = stored.memory(ema(n or 0)) if keeps else none()
 
     def first(params: Params, hyper: Hyper) -> RoundState:
         meta = init(params, hyper)
-        return RoundState(meta, store(meta), server.init(meta))
+        return RoundState(meta, memory.init(first_row(meta)), server.init(meta))
+
+    def client(
+        meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper, *extra: PyTree
+    ) -> ClientResult:
+        """A client's update; what it keeps begins at its first round."""
+        if not keeps:
+            return update(shared(meta), (), task, steps, hyper, *extra)
+        row = row._replace(u=where(row.visits > 0, row.u, first_row(meta)))
+        done = update(shared(meta), row, task, steps, hyper, *extra)
+        return done._replace(row=Ema(done.row, row.visits + 1))
 
     def step(
         state: RoundState, visit: TaskBatch, hyper: Hyper, each: TaskMap | None = None
     ) -> tuple[RoundState, Info]:
-        def client(row: PyTree, visit: TaskBatch) -> tuple[PyTree, PyTree]:
-            turnout = visit.turnout
-            if turnout is None:
-                done = update(state.meta, row, visit.task, None, hyper)
-                return (done.meta, done.loss, done.loss), done.row
-            done = update(state.meta, row, visit.task, turnout.steps, hyper)
-            sent = weighted((done.meta, done.loss), _weight(turnout))
-            return (*sent, done.loss), where(turnout.present, done.row, row)
+        extra = () if server.extra is None else (server.extra(state.server),)
+
+        def one(row: PyTree, visit: TaskBatch) -> tuple[PyTree, PyTree]:
+            steps = None if visit.turnout is None else visit.turnout.steps
+            done = client(state.meta, row, visit.task, steps, hyper, *extra)
+            sent = done.meta, done.extra, done.loss
+            if visit.turnout is None:
+                return (*sent, done.loss), done.row
+            present = visit.turnout.present
+            return (*weighted(sent, weights(visit)), done.loss), where(present, done.row, row)
 
         go = _slices(state.meta, len(visit.ids), at_once) if each is None else each
-        total, memory = go(client, rows, state.memory, visit)
-        mean, loss = server_mean(total[:2], visit)
-        meta, kept = server.step(state.server, state.meta, mean, hyper)
+        total, rows = go(one, stored.rows, state.memory, visit)
+        weight = weights(visit)
+        count = len(visit.ids) if visit.turnout is None else jnp.maximum(jnp.sum(weight), 1)
+        mean, more, loss = mean_from_sum(count, total[:3])
+        answers = Answers(mean, more, visit.ids, weight)
+        meta, kept = server.step(state.server, state.meta, answers, hyper)
         if visit.turnout is not None:  # where nobody answers the server keeps what it has
-            silence = (state.meta, state.server, mean_from_sum(len(visit.ids), total[2]))
-            answered = jnp.any(visit.turnout.present)
-            meta, kept, loss = where(answered, (meta, kept, loss), silence)
+            silence = (state.meta, state.server, mean_from_sum(len(visit.ids), total[3]))
+            meta, kept, loss = where(jnp.any(weight > 0), (meta, kept, loss), silence)
         moved = norm(optax.tree.sub(state.meta, meta))
-        return RoundState(meta, memory, kept), Info(loss, moved)
+        return RoundState(meta, rows, kept), Info(loss, moved)
 
-    anybody = jnp.zeros(1, jnp.int32)  # all begin alike
-    row = lambda meta: jax.tree.map(lambda each: each[0], rows.read(store(meta), anybody))
-    parts, marks = Rounds(update, row, server), RoundState(meta=False, memory=True, server=False)
+    row = lambda meta: Ema(first_row(meta), jnp.zeros((), jnp.int32)) if keeps else ()
+    parts = Rounds(client, row, server, shared, own_model, memory)
+    marks = RoundState(meta=False, memory=True, server=False)
     return Algorithm(first, step, need, need.visits or 1, rounds=parts, rows=marks)

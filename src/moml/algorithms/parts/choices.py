@@ -68,6 +68,13 @@ def tied_leaves(tied: bool | Leaves) -> Leaves:
     return tied
 
 
+def private_leaves(private: str | Leaves | None) -> Leaves:
+    """The leaves that stay at their client: those with such names, or as a function chooses."""
+    if private is None:
+        return no_leaves
+    return named(private) if isinstance(private, str) else private
+
+
 def fixed_number(n: int | None) -> int:
     """n, or a ConfigError where there is no end of tasks."""
     if n is None:

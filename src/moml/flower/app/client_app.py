@@ -14,6 +14,7 @@ import numpy as np
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
+from jaxtyping import PyTree
 
 from moml.config.plugins import import_plugins
 from moml.errors import ConfigError, DataError
@@ -22,7 +23,7 @@ from moml.flower.app.records import ARRAYS, CONFIG, COUNT, METRICS, SENT, arrays
 from moml.flower.app.settings import Node, Settings, node_of, read
 from moml.flower.app.state import Place, keep, recall
 from moml.runtime import compile_cache
-from moml.types import Meta, Record
+from moml.types import Record
 
 FAILED = 2  # Flower's code of a client app that raised
 app = ClientApp()
@@ -77,7 +78,7 @@ def train(message: Message, context: Context) -> Message:
     asked: Record = dict(message.content.config_records[CONFIG])
     keep_compiled(node)
     client = client_of(settings.config, node)
-    meta = tree_of(message.content.array_records[ARRAYS], client.meta)
+    sent = tree_of(message.content.array_records[ARRAYS], client.message)
     number, run = int(asked["server-round"]) - 1, str(asked["run"])
     if not run.isalnum():  # it becomes part of a file's name
         raise ConfigError("the run's token must be letters and digits")
@@ -86,24 +87,24 @@ def train(message: Message, context: Context) -> Message:
         if task % node.partitions != node.partition:
             raise ConfigError(f"task {task} is not of partition {node.partition} here")
         place = Place(context.state, node.state, settings.experiment, run, task)
-        done.append(one(client, place, meta, number, heard))
+        done.append(one(client, place, sent, number, heard))
     weights = [int(each.weight) for each in done]
     mean = lambda *x: sum(p * np.asarray(x) for p, x in zip(weights, x, strict=True)) / sum(weights)
     metrics = MetricRecord({COUNT: sum(weights)})
     for name in SENT[1:]:
         metrics[name] = float(mean(*(getattr(each, name) for each in done)))
-    model = jax.tree.map(mean, *(each.meta for each in done))  # sum p_i w_i / sum p_i
+    model = jax.tree.map(mean, *(each.sent for each in done))  # sum p_i w_i / sum p_i
     content = RecordDict({ARRAYS: arrays_of(model), METRICS: metrics})
     return Message(content, reply_to=message)
 
 
-def one(client: Client, place: Place, meta: Meta, number: int, heard: int) -> Outcome:
+def one(client: Client, place: Place, sent: PyTree, number: int, heard: int) -> Outcome:
     """Do one task's round: its row is recalled before and kept after."""
-    row = client.row(meta)
+    row = client.row(sent)
     if jax.tree.leaves(row) and heard >= 0:
         found = recall(place, heard, row)
         row = row if found is None else found
-    done = client.round(meta, row, number, place.task)
+    done = client.round(sent, row, number, place.task)
     if not done.drawn:
         raise DataError(f"task {place.task} is not of round {number + 1}: other settings there?")
     if jax.tree.leaves(row):

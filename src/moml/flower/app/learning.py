@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from moml.algorithms.method import Method
+from moml.algorithms.parts.adapt import combine
 from moml.config.config import Config, kind_of, method_options
 from moml.errors import ConfigError
 from moml.flower.app.settings import Node
@@ -20,13 +21,13 @@ from moml.runs.job import SCORED, plan_of, schedule_of, sizes_of
 from moml.tasks.sampler import as_drawn, draw, fetch
 from moml.training.compose import compose, hyper_of, init_key, run_key
 from moml.training.evaluate import check_shots, most_samples, score_on
-from moml.types import Adapt, Meta, Params, Personal, Rounds, Tasks
+from moml.types import Adapt, Answers, Meta, Params, Personal, Rounds, State, Tasks
 
 
 class Outcome(NamedTuple):
     """The result of a round at a client; the row stays there."""
 
-    meta: Meta
+    sent: PyTree  # a message
     row: PyTree
     weight: Array
     loss: Array
@@ -38,9 +39,9 @@ class Outcome(NamedTuple):
 class Client(NamedTuple):
     """What a node needs of an experiment."""
 
-    meta: Meta  # shapes
-    row: Callable[[Meta], PyTree]
-    round: Callable[[Meta, PyTree, int, int], Outcome]  # w, row, number of the round, task
+    message: PyTree  # shapes of what is sent and answered
+    row: Callable[[PyTree], PyTree]  # message -> what a client keeps before its first round
+    round: Callable[[PyTree, PyTree, int, int], Outcome]  # message, row, number of the round, task
 
 
 class Server(NamedTuple):
@@ -48,8 +49,11 @@ class Server(NamedTuple):
 
     n: int
     meta: Meta  # the first w
+    state: State  # what the rule keeps before the first round
+    message: Callable[[Meta, State], PyTree]  # what is sent to clients
     cohort: Callable[[int], tuple[np.ndarray, np.ndarray]]  # round -> tasks, who will answer
-    mix: Callable[[Meta, Meta], Meta]  # w, mean -> the next w
+    # w, state, mean of the messages, who was asked, who answered -> the next w and state
+    step: Callable[[Meta, State, PyTree, np.ndarray, np.ndarray], tuple[Meta, State]]
     weighted: bool
     metric: str  # what clients are scored by
 
@@ -59,6 +63,17 @@ def parts_of(chosen: Method) -> Rounds:
     if chosen.algorithm.rounds is None:
         raise ConfigError(f"{chosen.name} has no rounds")
     return chosen.algorithm.rounds
+
+
+def message_of(parts: Rounds, meta: Meta, state: State) -> PyTree:
+    """Return what travels: the shared leaves of w, and with them what the server's rule sends."""
+    shared = parts.shared(meta)
+    return shared if parts.server.extra is None else (shared, parts.server.extra(state))
+
+
+def read_message(parts: Rounds, message: PyTree) -> tuple[Meta, tuple[PyTree, ...]]:
+    """Return the shared leaves of a message, and what was sent with them."""
+    return (message, ()) if parts.server.extra is None else (message[0], message[1:])
 
 
 def client_of(config: Config, node: Node) -> Client:
@@ -86,25 +101,35 @@ def _client(config: Config, data: str | None, partition: int, partitions: int) -
     most = most_samples(own.tasks, own.queries)
     scores = score_on(each, adapt, shots=config.shots, queries=own.queries, most=most)
 
-    def round_(tasks: Tasks, tested: Tasks, meta: Meta, row: PyTree, t: Array, i: Array) -> Outcome:
+    first = jax.jit(plan.method.algorithm.init)(params, hyper)  # a client knows the first model
+
+    def got(message: PyTree) -> tuple[Meta, tuple[PyTree, ...]]:
+        """The server's model, its private leaves those of the first one, and what came with it."""
+        shared, extra = read_message(parts, message)
+        return combine(shared, first.meta), extra
+
+    def round_(
+        tasks: Tasks, tested: Tasks, message: PyTree, row: PyTree, t: Array, i: Array
+    ) -> Outcome:
+        meta, extra = got(message)
         visit = draw(jax.random.fold_in(key, t), needs, tasks)  # all of the round's, as simulated
         at = jnp.argmax(visit.ids == i)
         mine = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, at, 1), visit)
         mine = jax.tree.map(lambda x: x[0], fetch(mine, tasks))
         now = schedule(hyper, t * plan.method.algorithm.iterations)
         steps = None if mine.turnout is None else mine.turnout.steps
-        done = parts.update(meta, row, mine.task, steps, now)
+        done = parts.client(meta, row, mine.task, steps, now, *extra)
+        sent = done.meta if parts.server.extra is None else (done.meta, done.extra)
         weight = jnp.ones((), jnp.int32) if mine.turnout is None else mine.turnout.weight
         before, after = scores(meta, hyper, tested, scored, i)
         drawn = jnp.any(visit.ids == i)
-        return Outcome(done.meta, done.row, weight, done.loss, before, after, drawn)
+        return Outcome(sent, done.row, weight, done.loss, before, after, drawn)
 
     program = partial(jax.jit(round_), plan.built.tasks, own.tasks)
-    meta = jax.eval_shape(lambda: plan.method.algorithm.init(params, hyper)).meta
+    message = jax.eval_shape(partial(message_of, parts), first.meta, first.server)
     number = lambda x: jnp.asarray(x, jnp.int32)
-    return Client(
-        meta, jax.jit(parts.row), lambda w, row, t, i: program(w, row, number(t), number(i))
-    )
+    row = jax.jit(lambda message: parts.row(got(message)[0]))
+    return Client(message, row, lambda w, row, t, i: program(w, row, number(t), number(i)))
 
 
 def _before_and_after(adapt: Adapt) -> Adapt:
@@ -138,11 +163,20 @@ def server_of(config: Config) -> Server:
         present = everybody if visit.turnout is None else np.asarray(visit.turnout.present)
         return np.asarray(visit.ids), present
 
-    meta = jax.jit(lambda: chosen.algorithm.init(params, hyper).meta)()
-    rule = parts_of(chosen).server
-    mix = jax.jit(lambda meta, mean: rule.step(rule.init(meta), meta, mean, hyper)[0])
+    first, parts = jax.jit(chosen.algorithm.init)(params, hyper), parts_of(chosen)
+
+    def step(
+        meta: Meta, state: State, mean: PyTree, ids: Array, counted: Array
+    ) -> tuple[Meta, State]:
+        model, extra = read_message(parts, mean)
+        answers = Answers(model, extra[0] if extra else (), ids, counted)
+        return parts.server.step(state, meta, answers, hyper)
+
     metric = "test_accuracy" if config.problem.classifies else "test_error"
-    return Server(n, meta, cohort, mix, bool(config.option("weighted")), metric)
+    return Server(
+        n, first.meta, first.server, partial(message_of, parts), cohort, jax.jit(step),
+        bool(config.option("weighted")), metric,
+    )  # fmt: skip
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
+from jaxtyping import PyTree
 
 from moml.config.config import changed
 from moml.config.plugins import import_plugins
@@ -53,6 +54,7 @@ class State(NamedTuple):
 
     meta: Meta
     heard: np.ndarray  # [n] the last round that a task's answer was counted in, -1: none
+    server: PyTree = ()  # what the server's rule keeps
 
 
 @app.main()
@@ -69,7 +71,8 @@ def run(grid: Grid, settings: Settings, out: Path) -> State:
     """Run the rounds that are left."""
     server = server_of(settings.config)
     token = run_token(settings, out)
-    first = State(jax.tree.map(np.asarray, server.meta), np.full(server.n, -1, np.int32))
+    host = lambda tree: jax.tree.map(np.asarray, tree)
+    first = State(host(server.meta), np.full(server.n, -1, np.int32), host(server.state))
     ledger, private = None, settings.privacy
     with Checkpoints(out / "checkpoints", keep=2) as kept:
         kept.clear()
@@ -120,22 +123,26 @@ def one_round(
     asks = {} if ledger is None else ledger.asks
     cohorts = Cohorts(settings, server.cohort, nodes, token, state.heard, **asks)
     strategy: Strategy = cohorts if ledger is None else ledger.wrapped(cohorts)
-    arrays = arrays_of(state.meta)
+    sent = jax.tree.map(np.asarray, server.message(state.meta, state.server))
+    arrays = arrays_of(sent)
     messages = list(strategy.configure_train(number + 1, arrays, ConfigRecord(), grid))
     if ledger is not None:
         ledger.before_asking([task for each in cohorts.asked for task in each.tasks])
     replies = exchange(grid, messages, settings.timeout)
     unmoved = ledger is None or ledger.privacy.where != "server"
-    good = cohorts.sifted(replies, state.meta, weighted=server.weighted, unmoved=unmoved)
+    good = cohorts.sifted(replies, sent, weighted=server.weighted, unmoved=unmoved)
     heard = [task for each, _ in good for task in each.tasks]
     mean, metrics = strategy.aggregate_train(number + 1, [reply for _, reply in good])
     if mean is not None:
         if ledger is not None:
             ledger.before_release()
-        meta = jax.tree.map(np.asarray, server.mix(state.meta, tree_of(mean, state.meta)))
+        asked, _ = server.cohort(number)
+        answered = np.isin(asked, heard).astype(asked.dtype)
+        new = server.step(state.meta, state.server, tree_of(mean, sent), asked, answered)
         counted = state.heard.copy()
         counted[heard] = number
-        state = State(meta, counted)
+        meta, kept = jax.tree.map(np.asarray, new)
+        state = State(meta, counted, kept)
     values = {} if metrics is None else dict(metrics)
     return state, {
         "round": number + 1,

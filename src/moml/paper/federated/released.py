@@ -18,9 +18,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
+from moml.algorithms.federated.client import Update, local_steps
 from moml.algorithms.federated.fedavg import fedavg_update
 from moml.algorithms.federated.local import localmoml_update, per_fedavg_update
-from moml.algorithms.federated.rounds import RoundState, Update, local_steps
+from moml.algorithms.federated.rounds import RoundState
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.parts.curvature import first_order
 from moml.algorithms.parts.personal import Step

@@ -140,7 +140,7 @@ def measure(
     """Lines of one method, all seeds and all etas with the same number of steps side by side."""
     chosen = compose(lines[0], s2, p)
     program = simulate.program(chosen.algorithm, members=True)
-    drawn = simulate.samples_per_step(chosen.algorithm.needs)
+    drawn = simulate.samples_per_step(chosen.algorithm.needs, p.tasks)
     as_v1 = B * K * (3 if s2 == "independent" else 2) / drawn  # steps on the samples of one of v1
     error = tracking_error(ADAPT, chosen.memory, samples_of(p.tasks))
     both = lambda *state: (error(*state), error(*state[:2], jnp.arange(N), state[3]))
