@@ -77,7 +77,7 @@ def _with_method(base: Config, arguments: Sequence[str]) -> Config:
 def _by_length(base: Config, arguments: Sequence[str]) -> Config:
     """The configuration without its rounds where the arguments say iterations."""
     names = tyro_names(arguments)
-    if "rounds" in names and "iterations" in names:
+    if names.get("rounds", "None") != "None" and "iterations" in names:
         raise ConfigError("rounds or iterations must be given, not both")
     return replace(base, rounds=None) if "iterations" in names else base
 
