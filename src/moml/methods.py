@@ -54,7 +54,7 @@ OURS: dict[str, Factory] = {
 }
 
 
-def _check(name: str, function: Factory) -> None:
+def _check(name: str, function: object) -> None:
     """Refuse what is no method's function."""
     if not callable(function):
         raise ConfigError(f"the method {name!r} must be a function of a loss; got {function!r}")

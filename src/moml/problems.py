@@ -4,6 +4,7 @@ A problem of your own derives from `Problem` and builds a `Built`, by `classifie
 or field by field. `moml.register_problem` gives it a name. See the guide, "A problem of your own".
 """
 
+from moml.config.models import network
 from moml.config.problems import (
     PROBLEMS,
     Built,
@@ -20,5 +21,5 @@ from moml.config.problems import (
 
 __all__ = [
     "PROBLEMS", "Built", "Clients", "Episodes", "Own", "Problem", "Sine", "Synthetic", "Table",
-    "classifier", "regressor",
+    "classifier", "network", "regressor",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from moml.registry import Registry
 Network = Callable[[tuple[int, ...], int], Model]
 
 
-def check_function(name: str, function: Network) -> None:
+def check_function(name: str, function: object) -> None:
     """Refuse what is no function."""
     if not callable(function):
         raise ConfigError(
@@ -37,6 +37,20 @@ MODELS: Registry[Network] = Registry(
 
 def network(name: str, shape: tuple[int, ...], outputs: int) -> Model:
     """The network of this name for inputs [K, *shape], whose predictions are [K, outputs].
+
+    Parameters
+    ----------
+    name
+        mlp, cnn, resnet18, conv4, or that of a registered model.
+    shape
+        Of one input.
+    outputs
+        Numbers that are predicted, such as logits.
+
+    Returns
+    -------
+    Model
+        The network; what a registered function returns is checked.
 
     >>> network("mlp", (28, 28, 1), 10).init(jax.random.key(0)).head.bias.shape
     (10,)

@@ -11,6 +11,7 @@ from moml.config.problems.episodes import Episodes
 from moml.config.problems.generated import Sine, Synthetic
 from moml.config.problems.problem import Built, Own, Problem, classifier, regressor
 from moml.config.problems.table import Table
+from moml.config.values import typed
 from moml.errors import ConfigError
 from moml.registry import Registry
 
@@ -22,7 +23,7 @@ PLAIN = (int, float, bool, str, tuple[int, ...])
 KINDS = {kind for plain in PLAIN for kind in (plain, plain | None)}
 
 
-def check_class(name: str, kind: type[Problem]) -> None:
+def check_class(name: str, kind: object) -> None:
     """Refuse a class whose fields cannot be those of a configuration."""
     if not (isinstance(kind, type) and issubclass(kind, Problem) and is_dataclass(kind)):
         raise ConfigError(
@@ -31,11 +32,13 @@ def check_class(name: str, kind: type[Problem]) -> None:
         )
     hints = get_type_hints(kind)
     for field in fields(kind):
-        if hints[field.name] not in KINDS or field.default is MISSING or field.name == "kind":
+        lacks = field.default is MISSING or isinstance(field.default, property)  # as of Problem.n
+        if hints[field.name] not in KINDS or lacks or field.name == "kind":
             raise ConfigError(
                 f"{kind.__name__}.{field.name} must have a default, another name than kind, and "
                 "be an int, float, bool, str, tuple[int, ...], or one of them or None"
             )
+    typed(kind(), "problem.")
 
 
 PROBLEMS: Registry[type[Problem]] = Registry(
