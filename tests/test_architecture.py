@@ -16,8 +16,9 @@ ROOMS = [
     *("config", "runs", "tabular", "serving", "flower", "report", "paper", "cli"),
 ]
 RANK = {room: i for i, room in enumerate(ROOMS)}
-RANK |= dict.fromkeys(("errors", "atomic", "kept"), RANK["types"]) | {"estimator": RANK["tabular"]}
-RANK |= {"methods": RANK["algorithms"], "parts": RANK["algorithms"]}
+RANK |= dict.fromkeys(("errors", "atomic", "kept", "registry"), RANK["types"])
+RANK |= dict.fromkeys(("methods", "parts"), RANK["algorithms"]) | {"problems": RANK["config"]}
+RANK |= {"estimator": RANK["tabular"]}
 ALONE = "moml.serving.moml_serve"  # copied into exports, where there is no moml
 SOURCE = Path(moml.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from moml import methods, parts
+    from moml import methods, parts, problems
     from moml.algorithms.single.matching import match_beta
+    from moml.config.plugins import register_method, register_model, register_problem
     from moml.errors import CheckpointError, ConfigError, DataError, Diverged, MomlError
     from moml.models import (
         Aux,
@@ -49,15 +50,17 @@ if TYPE_CHECKING:
     from moml.types import Batch, Hyper, Tasks
 
 __all__ = [
-    "Aux", "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper", "Learner",
-    "MomlError", "Tasks", "accuracy", "cnn", "conv4", "cross_entropy", "episodes", "evaluate",
-    "fit", "from_arrays", "from_equinox", "from_files", "from_linen", "from_lists", "from_nnx",
-    "from_rows", "keyed", "load", "masked_mean", "match_beta", "methods", "mlp", "mse", "parts",
+    "Aux", "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper",
+    "Learner", "MomlError", "Tasks", "accuracy", "cnn", "conv4", "cross_entropy", "episodes",
+    "evaluate", "fit", "from_arrays", "from_equinox", "from_files", "from_linen", "from_lists",
+    "from_nnx", "from_rows", "keyed", "load", "masked_mean", "match_beta", "methods", "mlp",
+    "mse", "parts", "problems", "register_method", "register_model", "register_problem",
     "resnet18", "sine", "sweep", "synthetic", "train_table", "unseen_sine", "wrap_loss",
 ]  # fmt: skip
 __version__ = "0.2.0"
 _MODULES = {  # imported at first use: `moml --help` needs no JAX
     "algorithms.single.matching": "match_beta",
+    "config.plugins": "register_method register_model register_problem",
     "errors": "CheckpointError ConfigError DataError Diverged MomlError",
     "models": "Aux accuracy cnn conv4 cross_entropy from_equinox from_linen from_nnx masked_mean "
     "mlp mse resnet18 wrap_loss",

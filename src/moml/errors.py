@@ -14,6 +14,16 @@ class ConfigError(MomlError):
     """Invalid configuration."""
 
 
+class PluginNeeded(ConfigError):
+    """A file that names plugins, which no user has asked for."""
+
+    def __init__(self, where: str, plugins: list[str]):
+        names = ", ".join(plugins)
+        self.reason = f"{where} needs the plugin {names}, and no file's word imports a module"
+        self.plugins = plugins
+        super().__init__(f"{self.reason}: give --plugin, or in Python plugins={plugins}")
+
+
 class DataError(MomlError):
     """Data that does not fit what is done with it."""
 

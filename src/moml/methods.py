@@ -3,10 +3,12 @@
     chosen = moml.methods.moml_v1(loss, n=25, k=1, beta=0.3)
     learner = moml.fit(chosen, loss, params, tasks)
 
-`METHODS` maps the names of the command line to these functions; rows of your own may be added.
+`METHODS` maps the names of the command line to these functions; `moml.register_method` adds
+your own.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from moml.algorithms.federated.fedavg import fedavg
@@ -14,6 +16,7 @@ from moml.algorithms.federated.local import localmoml, per_fedavg
 from moml.algorithms.federated.pfedme import ditto, pfedme
 from moml.algorithms.method import Factory, Method, factory
 from moml.algorithms.method import summary as _summary
+from moml.algorithms.signature import options
 from moml.algorithms.single.maml import anil, fo_maml, hf_maml, maml, meta_sgd
 from moml.algorithms.single.moml import moml, moml_v1, moml_v2
 from moml.algorithms.single.protonet import protonet
@@ -21,6 +24,7 @@ from moml.algorithms.single.reptile import reptile
 from moml.algorithms.single.scgd import nasa, scgd
 from moml.algorithms.single.spider import bspiderboost
 from moml.errors import ConfigError
+from moml.registry import Registry
 from moml.types import Loss
 
 __all__ = [
@@ -28,7 +32,7 @@ __all__ = [
     "hf_maml", "localmoml", "maml", "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa",
     "per_fedavg", "pfedme", "protonet", "reptile", "scgd", "summary",
 ]  # fmt: skip
-METHODS: dict[str, Factory] = {
+OURS: dict[str, Factory] = {
     "maml": maml,
     "fo-maml": fo_maml,
     "hf-maml": hf_maml,
@@ -50,15 +54,28 @@ METHODS: dict[str, Factory] = {
 }
 
 
+def _check(name: str, function: object) -> None:
+    """Refuse what is no method's function."""
+    if not callable(function):
+        raise ConfigError(f"the method {name!r} must be a function of a loss; got {function!r}")
+    options(factory_of(function))
+
+
+METHODS: Registry[Factory] = Registry("method", "moml.methods", OURS, _check)
+
+
 def factory_of(method: str | Callable[..., Method]) -> Factory:
     """The factory of a name in `METHODS`, or the given function with its keywords checked."""
     if not isinstance(method, str):
         if not callable(method):
             raise ConfigError(f"method must be a name, a function or a Method; got {method!r}")
-        return method if hasattr(method, "checked") else factory(method)
-    if method not in METHODS:
-        raise ConfigError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
-    return factory_of(METHODS[method])
+        return method if hasattr(method, "checked") else _decorated(method)
+    return factory_of(METHODS.find(method))
+
+
+@cache
+def _decorated(function: Callable[..., Method]) -> Factory:
+    return factory(function)
 
 
 def method(name: str, loss: Loss, **options: Any) -> Method:
@@ -93,4 +110,4 @@ def summary(name: str) -> str:
     >>> summary("fo-maml")
     'First-order MAML: MAML with J_A = I.'
     """
-    return _summary(METHODS[name])
+    return _summary(METHODS.find(name))

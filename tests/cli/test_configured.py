@@ -5,6 +5,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from moml.cli.configured import parse
+from moml.cli.plugins import Plugins
 from moml.config.config import PROBLEMS, Config
 from moml.config.problems import Sine
 from moml.config.starts import STARTS
@@ -13,7 +14,7 @@ from moml.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(Plugins):
     """Train as the words say."""
 
     out: Path

@@ -3,8 +3,7 @@
 import jax.numpy as jnp
 import pytest
 
-from moml.config.problems import Table
-from moml.config.table_tasks import table_tasks
+from moml.config.problems.table import Table, table_tasks
 from moml.errors import DataError
 
 

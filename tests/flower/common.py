@@ -64,7 +64,8 @@ def federated(config, folder, count=3, app=None, **more):
 
 def model(config, out):
     """The leaves of w as the newest checkpoint has them."""
-    like = State(server_of(config).meta, np.zeros(config.problem.n, np.int32))
+    server = server_of(config)
+    like = State(server.meta, np.zeros(config.problem.n, np.int32), server.state)
     with Checkpoints(f"{out}/checkpoints") as kept:
         return jax.tree.leaves(kept.load(like).state.meta)
 

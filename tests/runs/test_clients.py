@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import moml
-from moml.config import build as problem
 from moml.config.config import options_of
 from moml.config.problems import Clients
+from moml.config.problems import clients as problem
 from moml.data.images.arrays import by_class
 from moml.data.split.partition import per_client
 from moml.models import accuracy, cross_entropy, mlp, shifted
@@ -72,7 +72,7 @@ def test_every_client_is_tested_on_its_own_classes(p):
 
 
 def test_the_built_problem_holds_these_images():
-    built = problem.build(TINY)
+    built = SMALL.build(TINY)
     train_, test = problem.images_of(SMALL)
     split = problem.split_of(SMALL, train_.y, test.y)
     sizes = lambda tasks: tasks.sizes(jnp.arange(tasks.n)).tolist()
@@ -147,14 +147,14 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     after = [row["mean"] for row in rows if row["metric"] == "test_accuracy"]
     assert len(after) == 2 and min(after) > 70  # it has learned, for strangers too
     assert command(monkeypatch, capsys, "score", run, "--tasks", 9)[::2] == (
-        2, "moml: tasks must not be given for clients and tables: all of them are scored\n",
+        2, "moml: tasks must not be given for clients: all of them are scored\n",
     )  # fmt: skip
 
 
 METHODS = {
     "per-fedavg": {}, "localmoml": {}, "carried": {"method": "localmoml", "carried": True},
     "pfedme": {"prox_steps": 2}, "fedavg": {"weighted": True}, "ditto": {}, "reptile": {},
-    "moml": {}, "maml": {}, "protonet": {}, "moml-v2": {},
+    "moml": {}, "maml": {}, "protonet": {"alpha": None}, "moml-v2": {},
 }  # fmt: skip
 
 

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from moml.config import build as problem
 from moml.config.config import Config
 from moml.config.problems import Episodes, Sine
+from moml.config.problems import episodes as problem
 from moml.errors import ConfigError, DataError, OtherFailed
 from moml.runs import consistency, runs
 from moml.runs.consistency import assert_same_command, assert_same_data

@@ -10,13 +10,12 @@ import pytest
 
 import moml
 from moml.cli import main
-from moml.config.build import build
 from moml.config.config import Config, changed, check
 from moml.config.problems import Sine, Synthetic
 from moml.config.starts import STARTS
 from moml.config.toml import dump, parse
 from moml.errors import CheckpointError
-from moml.runs import job, runs, sweeps
+from moml.runs import runs, sweeps
 from moml.runs.record import record_of
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import Lock
@@ -342,8 +341,8 @@ def test_when_files_cannot_grow_the_last_good_checkpoint_stays(run, whole, cache
 
 @pytest.mark.parametrize("start", ["train", "sweep"])
 def test_the_problem_is_built_once(start, tmp_path, monkeypatch):
-    built = []
-    monkeypatch.setattr(job, "build", lambda *given: built.append(given) or build(*given))
+    built, build = [], Sine.build
+    monkeypatch.setattr(Sine, "build", lambda *given: built.append(given) or build(*given))
     if start == "train":
         runs.train(SMALL, tmp_path / "run")
     else:

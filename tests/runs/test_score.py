@@ -10,9 +10,9 @@ import pytest
 
 import moml
 from moml.cli import run as command
-from moml.config import build as problem
 from moml.config.config import Config, with_method
 from moml.config.problems import Episodes, Sine
+from moml.config.problems import episodes as problem
 from moml.config.starts import STARTS
 from moml.errors import ConfigError
 from moml.runs.runs import resume, train

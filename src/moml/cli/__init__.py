@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import tyro
 
 import moml
-from moml.errors import ConfigError, MomlError, MomlWarning, printable
+from moml.cli.plugins import plugins_in, with_command
+from moml.errors import ConfigError, MomlError, MomlWarning, PluginNeeded, printable
 
 COMMANDS = {  # the first lines of their help
     "demo": "Compare MAML, MOML v1 and the recommended method on sine waves, with a picture.",
@@ -61,10 +62,17 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if not words or words[0] not in COMMANDS:
         tyro.cli(_table(), args=words, prog="moml", description=f"{moml.__doc__}\n{CACHE}")
         return
-    name, *words = words
+    try:
+        _run(*words)
+    except PluginNeeded as error:
+        raise with_command(error, words) from error
+
+
+def _run(name: str, *words: str) -> None:
+    """Run the command of this name."""
     options = {word.split("=")[0] for word in words}
     module = import_module(f"moml.cli.{MODULES.get(name, name)}")
-    function, given = getattr(module, name), words
+    function, given = getattr(module, name), list(words)
     if name == "train" and "--data" in options:
         from moml.cli import after, tables
 
@@ -72,6 +80,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     elif name not in ("train", "sweep"):  # the options of these depend on the configuration
         given = tyro.cli(getattr(module, name.capitalize()), args=words, prog=f"moml {name}")
     if name in LIGHT:
+        _import(words)
         function(given)
         return
     _check_limit()
@@ -80,7 +89,16 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if text := compile_cache.start():
         _print(text)
     with compiling.interruptible():
+        _import(words)
         function(given)
+
+
+def _import(words: Sequence[str]) -> None:
+    """Import the plugins that a command names."""
+    if modules := plugins_in(words):
+        from moml.config.plugins import import_plugins
+
+        import_plugins(modules)
 
 
 def _check_limit() -> None:

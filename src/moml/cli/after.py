@@ -6,12 +6,13 @@ from pathlib import Path
 
 import tyro
 
+from moml.cli.plugins import Plugins
 from moml.cli.tables import train_by
 from moml.cli.validation import say, some
 
 
 @dataclass(frozen=True)
-class Export:
+class Export(Plugins):
     """Export a run to a folder that adapts and predicts with numpy only: no jax, no moml."""
 
     run: tyro.conf.Positional[Path]
@@ -30,7 +31,7 @@ def export(command: Export) -> None:
 
 
 @dataclass(frozen=True)
-class Forget:
+class Forget(Plugins):
     """Remove tasks: ids, memories and personal parameters, from every file of a run."""
 
     run: tyro.conf.Positional[Path]

@@ -1,7 +1,7 @@
 """Commands that take a configuration: `moml train CONFIG --out RUN --eta 0.01 --problem.n 50`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, fields, make_dataclass
+from dataclasses import field, fields, make_dataclass, replace
 from inspect import cleandoc
 from itertools import zip_longest
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -45,7 +45,7 @@ def parse(
             f"{prog} CONFIG: give a starting point ({', '.join(STARTS)}) or a TOML file first; "
             f"got {first or 'nothing'}"
         )
-    base = _with_method(base, rest)
+    base = _by_length(_with_method(base, rest), rest)
     flat = tyro.conf.arg(name="")  # --eta, not --config.eta
     both: Any = make_dataclass(
         "Both", [("own", Annotated[own, flat]), ("config", Annotated[_fields_of(base), flat])]
@@ -54,7 +54,8 @@ def parse(
         both, args=rest, prog=prog, description=about, config=(tyro.conf.AvoidSubcommands,)
     )
     ready(given.own)
-    return check(Config(**vars(given.config))), given.own
+    plugin = tuple(dict.fromkeys([*base.plugin, *getattr(given.own, "plugin", ())]))
+    return check(Config(**vars(given.config), plugin=plugin)), given.own
 
 
 def _with_method(base: Config, arguments: Sequence[str]) -> Config:
@@ -71,6 +72,14 @@ def _with_method(base: Config, arguments: Sequence[str]) -> Config:
         if name not in known and any(name in options for options in others):
             raise unknown(base.method, name, known)
     return base
+
+
+def _by_length(base: Config, arguments: Sequence[str]) -> Config:
+    """The configuration without its rounds where the arguments say iterations."""
+    names = tyro_names(arguments)
+    if names.get("rounds", "None") != "None" and "iterations" in names:
+        raise ConfigError("rounds or iterations must be given, not both")
+    return replace(base, rounds=None) if "iterations" in names else base
 
 
 def tyro_names(arguments: Sequence[str]) -> dict[str, str]:
@@ -93,6 +102,7 @@ def _fields_of(base: Config) -> type:
     kinds |= {n: word.allowed.kind | None for n, word in options_of(base.method).items()}  # type: ignore[operator]
     values = {"problem": base.problem} | base.flat()
     texts = {"problem": words(Config)["problem"]} | texts_of(base)
+    del texts["plugin"]  # an option of the command
     fields_ = [
         (n, Annotated[kinds[n], tyro.conf.arg(help=text)], field(default=values.get(n)))
         for n, text in texts.items()
@@ -108,12 +118,12 @@ def _about_config(base: Config) -> str:
         f"options. The options below are those of the problem {shown} and the method",
         f"{base.method}; with --method NAME those of that method are shown.",
     ]
-    for kind, problem in PROBLEMS.items():
+    for kind, problem in PROBLEMS.listed().items():
         if kind != shown:
             lines.append(f"\nThose of {kind} are:")
             texts = words(problem)
             lines += [
                 f"  --problem.{f.name}: {texts[f.name]} (default: {f.default})"
-                for f in fields(problem)
+                for f in fields(problem)  # type: ignore[arg-type]
             ]
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import moml
+from moml.cli.plugins import Plugins
 from moml.cli.validation import places, say
 from moml.errors import check_count
 
@@ -75,11 +76,11 @@ def demo(command: Demo) -> None:
 
 
 @dataclass(frozen=True)
-class Methods:
+class Methods(Plugins):
     """List the methods by name."""
 
 
 def methods(command: Methods) -> None:
     """Print a line for each method."""
-    for name in moml.methods.METHODS:
+    for name in moml.methods.METHODS.listed():
         say(f"{name:<14}{moml.methods.summary(name)}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from moml.cli.plugins import Plugins
 from moml.errors import LostProcess, MomlError, check_count, printable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ APART = 5.0  # seconds between the ends of processes that end by the same error
 
 
 @dataclass(frozen=True, kw_only=True)
-class Execution:
+class Execution(Plugins):
     """Where a command computes."""
 
     devices: int | None = None
@@ -47,6 +48,7 @@ def execution(own: Execution, folder: Path) -> "Iterator[tuple[Mesh | None, Proc
     """Join the other processes, before JAX computes anything; report where one of them is lost."""
     import jax
 
+    from moml.config.plugins import plugin_words
     from moml.runs.consistency import assert_same_command
     from moml.runtime.mesh import mesh
     from moml.runtime.process_group import join
@@ -59,7 +61,7 @@ def execution(own: Execution, folder: Path) -> "Iterator[tuple[Mesh | None, Proc
         yield (mesh(own.devices) if (own.devices or 1) > 1 else None), group
         return
     words = f"process {group.process} of {group.processes} was ended: it was killed, or another one"
-    hint = f"go on with: moml resume {folder}"
+    hint = f"go on with: moml resume {folder}{plugin_words(own.plugin)}"
     watcher = _print_at_abort(f"moml: {words} was lost; what was saved last is good, {hint}")
     try:
         assert_same_command(group, type(own).__name__.lower(), own.devices)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from moml.cli.plugins import Plugins
 from moml.cli.validation import rows_file, say
 from moml.errors import check_count
 
@@ -16,7 +17,7 @@ HEAD = f"{'round':>9}{'loss':>9}{'before':>9}{'after':>9}{'answered':>10}{'secon
 
 
 @dataclass(frozen=True)
-class Init:
+class Init(Plugins):
     """Make the folder of a federation: an app for Flower, and the experiment to change."""
 
     folder: tyro.conf.Positional[Path]
@@ -30,7 +31,7 @@ class Init:
 
 
 @dataclass(frozen=True)
-class Up:
+class Up(Plugins):
     """Start a SuperLink and nodes on this machine alone, or those of them that do not run."""
 
     folder: tyro.conf.Positional[Path]
@@ -45,7 +46,7 @@ class Up:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Plugins):
     """Run the experiment and show its rounds; Ctrl-C stops it, `--resume` goes on with it."""
 
     folder: tyro.conf.Positional[Path]
@@ -53,7 +54,8 @@ class Run:
     rounds: int | None = None
     """Rounds in all; by default as the settings in pyproject.toml say."""
     method: str | None = None
-    """localmoml, per-fedavg, pfedme, fedavg or ditto; by default as config.toml says."""
+    """A federated method: localmoml, per-fedavg, pfedme, fedavg, ditto or a registered one; by
+    default as config.toml says."""
     resume: bool = False
     """Go on with the last run, after the last round that it finished."""
     json: Path | None = None
@@ -117,7 +119,8 @@ def up(command: Up) -> None:
     from moml.flower.local.folder import opened
 
     nodes = None if command.nodes is None else check_count("nodes", command.nodes, below=1001)
-    now, new = up(opened(command.folder), nodes, command.tls, command.data, shown=True)
+    places = opened(command.folder)
+    now, new = up(places, nodes, command.tls, command.data, command.plugin, shown=True)
     secure = "TLS, registered nodes only" if now.tls else "insecure: this machine only"
     state = f"SuperLink on {now.address}, {now.nodes} nodes, {secure}"
     say(f"{command.folder} is {'up' if new else 'up already'}: {state}")
@@ -135,6 +138,7 @@ def run(command: Run) -> None:
     runs.check_nodes(places)
     given = {"rounds": command.rounds, "method": command.method}
     given = {name: value for name, value in given.items() if value is not None}
+    given["plugin"] = " ".join(command.plugin)  # never what a file says
     folder, settings = (runs.last if command.resume else runs.new)(places, given)
     config = settings.config
     say(f"{config.method}, {settings.rounds} rounds in {folder}")

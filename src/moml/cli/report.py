@@ -5,11 +5,12 @@ from pathlib import Path
 
 import tyro
 
+from moml.cli.plugins import Plugins
 from moml.cli.validation import say
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Plugins):
     """Write runs, sweeps and runs of tables as one HTML page, side by side."""
 
     runs: tyro.conf.Positional[list[Path]]

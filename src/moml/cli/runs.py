@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from moml.cli.execution import Execution, execution
+from moml.cli.plugins import Plugins
 from moml.cli.validation import rows_file, say
 from moml.errors import ConfigError
 
@@ -42,7 +43,7 @@ class Train(Execution):
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Plugins):
     """Train a grid of step sizes with several seeds as one compiled program, and rank it."""
 
     out: Path
@@ -72,7 +73,7 @@ class Resume(Execution):
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Plugins):
     """Score a run's model again, with other shots, steps or test tasks.
 
     For a run on clients: accuracy of every client before and after it adapts, the worst tenth, the
@@ -96,12 +97,12 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Doctor:
+class Doctor(Plugins):
     """Show devices, versions, caches and data sets, and test one identity."""
 
 
 @dataclass(frozen=True)
-class _Nothing:
+class _Nothing(Plugins):
     """The complete file of a configuration."""
 
 

@@ -6,36 +6,23 @@ The options of a method are not listed here: they come from its signature.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any
 
 import jax
 import numpy as np
 
 from moml.algorithms.method import Method
 from moml.algorithms.signature import Keyword, checked, keywords, options, unknown
-from moml.config.problems import (
-    PROBLEMS,
-    Problem,
-    Sine,
-    Table,
-    not_negative,
-    one_of,
-)
+from moml.config.plugins import check_imported
+from moml.config.problems import PROBLEMS, Problem
+from moml.config.problems.problem import not_negative, one_of
+from moml.config.values import typed, value_of
 from moml.errors import ConfigError, check_count
 from moml.methods import factory_of, method
 from moml.types import Record
 
-T = TypeVar("T")
 Option = int | float | bool | str | None
-WORDS = {float: "a number", bool: "true or false", str: "text"}
-FROM_0 = {
-    "seed",
-    "score_every",
-    "problem.validation",
-    "problem.unseen",
-}  # every other whole number is a count, from 1
-SMALLEST, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+LINES, SCORES = 10, 5  # of metrics, and among them scores, in a run by rounds; at least
 
 
 @dataclass(frozen=True, init=False)
@@ -43,11 +30,18 @@ class Config:
     """One run: the problem, the method with its options, how long, and what is kept of it."""
 
     problem: Problem
-    """What is learned: sine, synthetic, episodes, clients or table, with fields of its own."""
+    """What is learned: sine, synthetic, episodes, clients, table or a registered problem, with
+    fields of its own."""
     method: str = "moml"
     """Name of the method: `moml methods` has a line on each."""
+    plugin: tuple[str, ...] = ()
+    """Modules that register problems, methods and models. They are imported only where --plugin
+    names them as well."""
     iterations: int = 40_000
-    """The paper's iterations in all; from 1."""
+    """The paper's iterations in all; from 1. A round is as many as its local steps, or one where
+    clients count epochs."""
+    rounds: int | None = None
+    """Of a federated method, instead of iterations: rounds in all; from 1."""
     seed: int = 0
     """Of the first network and of all that is drawn; from 0."""
     shots: int = 10
@@ -67,9 +61,11 @@ class Config:
     decay_after: float = 0.75
     """Share of the iterations after which eta drops to a tenth; above 0, up to 1 (never)."""
     log_every: int = 1000
-    """Iterations in one line of metrics, and in one compiled stretch; from 1."""
+    """Iterations in one line of metrics, and in one compiled stretch; from 1. Where rounds are
+    given, at most a tenth of the run: ten lines, or one for each round."""
     score_every: int = 10_000
-    """Iterations between scores on unseen tasks; a multiple of log_every, or 0: only at the end."""
+    """Iterations between scores on unseen tasks; a multiple of log_every, or 0: only at the end.
+    Where rounds are given, at most a fifth of the run."""
     save_seconds: float = 300.0
     """Least time between two checkpoints; from 0 (one after every line of metrics)."""
     keep: int = 2
@@ -80,6 +76,7 @@ class Config:
     def __init__(self, problem: Problem, **values: Any):
         """Set the fields; any other keyword is an option of the method, None meaning its default.
 
+        >>> from moml.config.problems import Sine
         >>> Config(Sine(), method="maml", iterations=100, eta=0.1, k=None).options
         {'eta': 0.1}
         """
@@ -94,6 +91,7 @@ class Config:
     def option(self, name: str) -> Any:
         """The value of an option: as given, else the method's default, None where it has none.
 
+        >>> from moml.config.problems import Sine
         >>> Config(Sine(), method="maml", eta=0.1).option("k")
         1
         """
@@ -111,35 +109,6 @@ def options_of(method: str) -> dict[str, Keyword]:
     """The options of a method that are fields of a configuration, from its signature."""
     run = {f.name for f in fields(Config)}
     return {n: k for n, k in options(factory_of(method)).items() if n not in run}
-
-
-def value_of(name: str, kind: Any, value: Any) -> Any:
-    """`value` as a field of this type holds it, or a ConfigError that names the field."""
-    if isinstance(kind, UnionType):  # a type, or None
-        return None if value is None else value_of(name, get_args(kind)[0], value)
-    if kind == tuple[int, ...]:
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"{name} must be a list of whole numbers; got {value!r}")
-        return tuple(value_of(name, int, each) for each in value)
-    if kind is int:
-        most = 2**32 if name == "seed" else 2**31
-        return check_count(name, value, least=0 if name in FROM_0 else 1, below=most)
-    if kind is float and isinstance(value, Real) and not isinstance(value, bool):
-        size: Any = abs(value)
-        if size != 0 and not SMALLEST <= size <= LARGEST:
-            raise ConfigError(f"{name} must be a number that float32 holds; got {value!r}")
-        return float(value)
-    if not isinstance(value, kind):
-        raise ConfigError(f"{name} must be {WORDS[kind]}; got {value!r}")
-    return value
-
-
-def _typed(part: T, prefix: str = "") -> T:
-    kinds = get_type_hints(type(part))
-    for apart in ("problem", "options"):
-        kinds.pop(apart, None)
-    values = {n: value_of(prefix + n, kind, getattr(part, n)) for n, kind in kinds.items()}
-    return replace(part, **values)  # type: ignore[type-var]
 
 
 def _typed_options(config: Config) -> dict[str, Option]:
@@ -161,6 +130,7 @@ def _typed_options(config: Config) -> dict[str, Option]:
 def check(config: Config) -> Config:
     """The same configuration, if it can be run; else a ConfigError that names the field.
 
+    >>> from moml.config.problems import Sine
     >>> check(Config(Sine(), beta=1.5))
     Traceback (most recent call last):
         ...
@@ -168,16 +138,20 @@ def check(config: Config) -> Config:
     """
     if type(config.problem) not in PROBLEMS.values():
         raise ConfigError(f"problem must be one of {', '.join(PROBLEMS)}; got {config.problem!r}")
-    config = replace(_typed(config), problem=_typed(config.problem, "problem."))
+    config = typed(config, apart=("problem", "options"))
+    check_imported(config.plugin, "this configuration")
+    config = replace(config, problem=typed(config.problem, "problem."))
     config = replace(config, options=_typed_options(config))
     config.problem.check()
+    config = in_iterations(config)
     least = config.problem.least
     if least is not None and config.shots >= least:
         raise ConfigError(
             f"shots must leave some of a task's {least} samples to score on; got {config.shots}"
         )
-    if config.option("weighted") and isinstance(config.problem, Sine):
-        raise ConfigError("weighted needs tasks of known sizes; those of sine have no end")
+    if config.option("weighted") and not config.problem.sized:
+        kind = kind_of(config.problem)
+        raise ConfigError(f"weighted needs tasks of known sizes; those of {kind} have no end")
     if config.score_every % config.log_every:
         raise ConfigError(
             f"score_every must be 0 or a multiple of log_every = {config.log_every}; "
@@ -190,7 +164,7 @@ def check(config: Config) -> Config:
     one_of("memory", config.memory, ("ram", "disk"))
     if config.memory_dir is not None and config.memory != "disk":
         raise ConfigError(f"memory_dir needs memory = disk; got memory = {config.memory}")
-    if config.method == "protonet" and not classifies(config.problem):
+    if config.method == "protonet" and not config.problem.classifies:
         kind = kind_of(config.problem)
         raise ConfigError(f"method protonet tells classes apart; the problem {kind} has none")
     chosen = composed(config)  # and thrown away: the method checks what its options are together
@@ -199,9 +173,28 @@ def check(config: Config) -> Config:
     return config
 
 
+def in_iterations(config: Config) -> Config:
+    """The configuration with the iterations of its rounds, where it has rounds."""
+    if config.rounds is None:
+        return config
+    algorithm = composed(config).algorithm
+    if algorithm.rounds is None:
+        raise ConfigError(f"rounds must be left out: {config.method} has none; give iterations")
+    once = algorithm.iterations
+    part = lambda every, parts: min(every, once * max(1, config.rounds // parts))
+    log_every = part(config.log_every, LINES)
+    score_every = part(config.score_every, SCORES) if config.score_every else 0
+    if score_every:
+        score_every = log_every * max(1, score_every // log_every)
+    return replace(
+        config, iterations=config.rounds * once, log_every=log_every, score_every=score_every
+    )
+
+
 def with_values(config: Config, **values: Any) -> Config:
     """The configuration with some fields or options changed; an option that is None is dropped.
 
+    >>> from moml.config.problems import Sine
     >>> with_values(Config(Sine(), eta=0.1), k=2, iterations=5).options
     {'eta': 0.1, 'k': 2}
     """
@@ -211,6 +204,7 @@ def with_values(config: Config, **values: Any) -> Config:
 def with_method(config: Config, name: str) -> Config:
     """The configuration with another method; options that it lacks are dropped.
 
+    >>> from moml.config.problems import Sine
     >>> with_method(Config(Sine(), method="moml-v1", beta=0.5, k=2), "maml").options
     {'k': 2}
     """
@@ -248,12 +242,6 @@ def _check_disk(config: Config, chosen: Method) -> None:
         )
 
 
-def classifies(problem: Problem) -> bool:
-    """Whether classes are told apart; else numbers are predicted."""
-    numbers = isinstance(problem, Sine) or (isinstance(problem, Table) and problem.classes is None)
-    return not numbers
-
-
 def method_options(config: Config, features: Callable[..., Any] | None = None) -> dict[str, Any]:
     """The keywords for a method: its options, and what else it asks for of the run."""
     known = keywords(factory_of(config.method))
@@ -266,6 +254,7 @@ def method_options(config: Config, features: Callable[..., Any] | None = None) -
 def kind_of(problem: Problem) -> str:
     """The name of a problem's kind.
 
+    >>> from moml.config.problems import Sine
     >>> kind_of(Sine(n=50))
     'sine'
     """
@@ -281,6 +270,7 @@ def fields_of(config: Config) -> Record:
 def changed(old: Config, new: Config) -> list[str]:
     """The names of the fields that differ.
 
+    >>> from moml.config.problems import Sine
     >>> changed(Config(Sine()), Config(Sine(noise=0.5), eta=0.01))
     ['eta', 'problem.noise']
     """

@@ -5,20 +5,22 @@ import inspect
 import json
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
-from textwrap import fill
-from typing import Any, get_type_hints
+from textwrap import dedent, fill
+from typing import Any
 
 from moml.algorithms.signature import Keyword, unknown
-from moml.config.config import Config, check, kind_of, options_of, value_of
+from moml.config.config import Config, check, kind_of, options_of
+from moml.config.plugins import check_imported
 from moml.config.problems import PROBLEMS, Problem
 from moml.config.starts import STARTS
-from moml.errors import ConfigError
+from moml.config.values import value_of, values_of
+from moml.errors import ConfigError, PluginNeeded
 from moml.methods import METHODS, factory_of
 
-KINDS = " or ".join(f'"{kind}"' for kind in PROBLEMS)
 HEAD = """\
 # A run of moml: moml train THIS_FILE --out RUN
 # A field that is left out, like those behind a #, has its default.
@@ -26,17 +28,21 @@ HEAD = """\
 
 
 def words(part: type) -> dict[str, str]:
-    """The text under each field of a dataclass, in one line.
+    """The text under each field of a dataclass, in one line; "" where there is none.
 
-    >>> words(Config)["iterations"]
-    "The paper's iterations in all; from 1."
+    >>> words(Config)["seed"]
+    'Of the first network and of all that is drawn; from 0.'
     """
-    (definition,) = ast.parse(inspect.getsource(part)).body
-    texts = {}
-    for statement, below in pairwise(definition.body):  # type: ignore[attr-defined]
-        match statement, below:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                texts[name] = " ".join(text.split())
+    texts = {f.name: "" for f in fields(part)}
+    for one in filter(is_dataclass, reversed(part.__mro__)):
+        try:
+            (definition,) = ast.parse(dedent(inspect.getsource(one))).body
+        except (OSError, TypeError, SyntaxError):  # its source is not to be had
+            continue
+        for statement, below in pairwise(definition.body):  # type: ignore[attr-defined]
+            match statement, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts |= {name: " ".join(text.split())} if name in texts else {}
     return texts
 
 
@@ -74,7 +80,7 @@ def _lines(texts: Mapping[str, str], values: Mapping[str, object]) -> str:
     for name, text in texts.items():
         value = values.get(name)
         line = f"# {name} =" if value is None else f"{name} = {_value(value)}"
-        lines.append(f"\n{_comment(text)}\n{line}\n")
+        lines.append(f"\n{_comment(text)}\n{line}\n" if text else f"\n{line}\n")
     return "".join(lines)
 
 
@@ -88,7 +94,8 @@ def dump(config: Config) -> str:
     """The complete file, every field with a comment; `parse` gives the configuration back."""
     problem = _lines(words(type(config.problem)), vars(config.problem))
     section = f"[problem]\nkind = {_value(kind_of(config.problem))}\n{problem}"
-    own = _lines(texts_of(config), config.flat())
+    in_rounds: dict[str, object] = {} if config.rounds is None else {"iterations": None}
+    own = _lines(texts_of(config), config.flat() | in_rounds)
     return f"{HEAD}{own}\n{_comment(words(Config)['problem'])}\n{section}"
 
 
@@ -99,33 +106,34 @@ def _unknown(name: str, known: Iterable[str], prefix: str = "") -> ConfigError:
 
 
 def _problem(given: dict[str, Any], own: Collection[str]) -> Problem:
-    kind = given.pop("kind", None)
-    if not isinstance(kind, str) or kind not in PROBLEMS:
-        raise ConfigError(f"problem.kind must be {KINDS}; got {kind!r}")
-    kinds = get_type_hints(PROBLEMS[kind])
+    chosen = PROBLEMS.find(given.pop("kind", None))
+    known = [f.name for f in fields(chosen)]  # type: ignore[arg-type]
     for name in given:
-        if name not in kinds and name in own:  # added at the end of the file
+        if name not in known and name in own:  # added at the end of the file
             raise ConfigError(f"unknown field problem.{name}; {name} goes above [problem]")
-        if name not in kinds:
-            raise _unknown(name, kinds, "problem.")
-    return PROBLEMS[kind](**{n: value_of(f"problem.{n}", kinds[n], v) for n, v in given.items()})
+        if name not in known:
+            raise _unknown(name, known, "problem.")
+    return chosen(**values_of(chosen, given, "problem."))
 
 
 def _config(given: dict[str, Any]) -> Config:
     problem = given.pop("problem", None)
     if not isinstance(problem, dict):
-        raise ConfigError(f"a section [problem] must be there, with kind = {KINDS}")
-    run = {n: k for n, k in get_type_hints(Config).items() if n not in ("problem", "options")}
+        kinds = ", ".join(PROBLEMS.names())
+        raise ConfigError(f"a section [problem] must be there, with kind one of {kinds}")
+    if "rounds" in given and "iterations" in given:
+        raise ConfigError("rounds or iterations must be given, not both")
+    run = [f.name for f in fields(Config) if f.name not in ("problem", "options")]
     method = value_of("method", str, given.get("method", Config.method))
     factory_of(method)  # or a ConfigError
-    own = {**run, **options_of(method)}
+    own = [*run, *options_of(method)]
     made = _problem(problem, own)
     for name in given:
         if name not in own and any(name in options_of(other) for other in METHODS):
             raise unknown(method, name, options_of(method))
         if name not in own:
             raise _unknown(name, own)
-    values = {n: value_of(n, run[n], value) for n, value in given.items() if n in run}
+    values = values_of(Config, {name: given[name] for name in given if name in run})
     return Config(made, **given | values)
 
 
@@ -140,7 +148,10 @@ def parse(text: str, where: str) -> Config:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not TOML: {' '.join(str(error).split())}") from error
     try:
+        check_imported(value_of("plugin", tuple[str, ...], given.get("plugin", ())), where)
         return check(_config(given))
+    except PluginNeeded:
+        raise
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
 

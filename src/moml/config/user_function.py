@@ -1,9 +1,8 @@
 """A user's function by its name, `module:function`."""
 
 import importlib
-import os
-import sys
 
+from moml.config.plugins import find_here
 from moml.errors import ConfigError
 from moml.models.user import Build
 
@@ -13,8 +12,7 @@ def load_build(name: str) -> Build:
     module, _, function = name.partition(":")
     if not module or not function:
         raise ConfigError(f"the model must be MODULE:FUNCTION, as nets:build; got {name!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    find_here()
     try:
         found = getattr(importlib.import_module(module), function)
     except ImportError as error:

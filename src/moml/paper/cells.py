@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from moml.algorithms.method import Method
-from moml.config.problems import one_of
+from moml.config.problems.problem import one_of
 from moml.methods import method
 from moml.paper.protocols import Protocol, Steps, with_quirks
 from moml.report.figures import Curve

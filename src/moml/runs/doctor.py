@@ -7,9 +7,13 @@ from functools import partial
 import jax
 import numpy as np
 
+from moml.config.models import MODELS
+from moml.config.problems import PROBLEMS
 from moml.data import SETS, data_folder
 from moml.errors import DataError
+from moml.methods import METHODS
 from moml.models import mlp, mse
+from moml.registry import Registry
 from moml.runtime import compile_cache
 from moml.runtime.memory_budget import free_bytes
 from moml.storage.folder import versions
@@ -26,6 +30,11 @@ def facts() -> Iterator[tuple[str, str]]:
     yield "free memory", "unknown" if free is None else f"{free / 1e9:.1f} GB"
     yield "cores", str(os.cpu_count())
     yield "compiled programs", compile_cache.describe()
+    tables: dict[str, Registry] = {"problems": PROBLEMS, "methods": METHODS, "models": MODELS}
+    for what, rows in tables.items():
+        added = [name for name, row in rows.listed().items() if not _ours(row)]
+        if added:
+            yield f"added {what}", ", ".join(added)
     try:
         root = data_folder()
     except DataError as error:
@@ -34,6 +43,10 @@ def facts() -> Iterator[tuple[str, str]]:
     for name, one in SETS.items():
         places = ", ".join(str(path) for path in one.places(root))
         yield f"data: {name}", places or f"not in {root}"
+
+
+def _ours(row: object) -> bool:
+    return str(getattr(row, "__module__", "")).startswith("moml.")
 
 
 def identity(iterations: int = 200) -> float:

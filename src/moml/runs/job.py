@@ -14,9 +14,8 @@ from jaxtyping import Array, Float
 
 from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import Schedule, constant, cosine, decay_at
-from moml.config.build import Built, build
 from moml.config.config import Config, method_options, step_sizes
-from moml.config.table_tasks import Held
+from moml.config.problems.problem import Built, Held
 from moml.errors import ConfigError
 from moml.runtime import simulate
 from moml.runtime.account import Cost, spending
@@ -84,7 +83,7 @@ class Job(NamedTuple):
 
 def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
     """Compose a configuration's method for its problem, for the tasks that are `held` here."""
-    built = build(config, held)
+    built = config.problem.build(config, held)
     options = method_options(config, built.features)
     options.pop("iterations", None)
     chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)

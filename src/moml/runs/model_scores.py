@@ -13,9 +13,9 @@ from jaxtyping import Array, Float, Int
 from moml.algorithms.parts.memory import parted
 from moml.algorithms.parts.task_map import in_batches
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
-from moml.config.build import UNSEEN
 from moml.config.config import Config
-from moml.config.problems import Clients, Episodes, Sine
+from moml.config.problems import Episodes, Sine
+from moml.config.problems.problem import UNSEEN
 from moml.errors import MomlError
 from moml.models import mlp
 from moml.runs.client_scores import Group, images_of
@@ -114,7 +114,7 @@ def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Le
     adapt = plan.method.adaptation(config.test_steps)
     adapt = adapt if shots else unadapted(adapt)
     named: dict[str, Tasks | None] = {UNSEEN_TASKS: plan.built.unseen}
-    if isinstance(config.problem, Clients):
+    if config.problem.by_client:
         named = {TOOK_PART: plan.built.unseen, NEVER: plan.built.strangers}
     each = {
         who: each_of(config, plan.built, tasks, adapt)
@@ -128,7 +128,7 @@ def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Le
 
 def _groups(config: Config, plan: Plan, found: Sequence[Level]) -> list[Group]:
     """Clients before they adapt and after."""
-    if not isinstance(config.problem, Clients):
+    if not config.problem.by_client:
         return []
     named = {"took-part": (TOOK_PART, plan.built.unseen), "unseen": (NEVER, plan.built.strangers)}
     at = {(level.who, level.shots): level.each for level in found}

@@ -8,10 +8,12 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from moml.atomic import read_plain
 from moml.config.config import Config, changed, fields_of
+from moml.config.plugins import plugin_words
 from moml.config.toml import dump, parse
 from moml.config.toml import load as read_config
 from moml.errors import ConfigError, MomlError
@@ -27,6 +29,8 @@ FORMAT = 2  # of run.json; version 0.1 wrote none
 def write_record(folder: Path, config: Config, extra: Record) -> None:
     """Write config.toml, for people to read and to edit, and last run.json, which marks a run."""
     about = {"format": FORMAT, "config": dump(config), "versions": versions()}
+    if config.plugin:
+        about["plugin"] = list(config.plugin)
     record = about | {"seed": config.seed} | extra
     write_text(dump(config), folder / "config.toml")
     save_record(folder, record)
@@ -47,7 +51,8 @@ def begin(
 ) -> None:
     """Make a folder that of a run; `ready` is called before anything is written."""
     if (folder / "run.json").exists():
-        raise ConfigError(f"{folder} holds a run already; go on with: moml resume {folder}")
+        command = f"moml resume {folder}{plugin_words(config.plugin)}"
+        raise ConfigError(f"{folder} holds a run already; go on with: {command}")
     ready()
     write_record(folder, config, extra)
 
@@ -93,7 +98,7 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
     """
     record, old = record_of(folder)
     path = folder / "config.toml"
-    new = read_config(path)
+    new = replace(read_config(path), rounds=None)  # as iterations
     fields = changed(old, new)
     before, after = fields_of(old), fields_of(new)
     for name in allow:
@@ -111,7 +116,7 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
 
     def note() -> None:
         if fields:
-            own = ("format", "config", "versions", "seed")
+            own = ("format", "config", "versions", "seed", "plugin")
             kept = {key: record[key] for key in record if key not in own}
             kept["changed"] = [*record.get("changed", []), fields]
             kept["earlier"] = [*record.get("earlier", []), record["config"]]

@@ -37,7 +37,7 @@ def resolved(config: Config, plan: Plan | None = None) -> Config:
     numbers = {name: float(str(np.asarray(v))) for name, v in used._asdict().items()}
     options |= {name: number for name, number in numbers.items() if name in options}
     place = None if config.memory_dir is None else str(Path(config.memory_dir).resolve())
-    return replace(config, options=options, memory_dir=place)
+    return replace(config, options=options, memory_dir=place, rounds=None)
 
 
 def train(

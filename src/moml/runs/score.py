@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from moml.config.config import Config, check
-from moml.config.problems import Clients, Episodes, Table
+from moml.config.config import Config, check, kind_of
+from moml.config.problems import Episodes
 from moml.errors import ConfigError
 from moml.runs.client_scores import groups_of, rows_of
 from moml.runs.job import plan_of
@@ -19,8 +19,10 @@ def asked(config: Config, shots: int, steps: int | None, tasks: int | None, alon
     """A run's configuration with other scores; None keeps what it was trained with."""
     given: Record = {"shots": shots, "test_steps": steps, "test_tasks": tasks}
     given = {name: value for name, value in given.items() if value is not None}
-    if tasks is not None and isinstance(config.problem, Clients | Table):
-        raise ConfigError("tasks must not be given for clients and tables: all of them are scored")
+    if tasks is not None and config.problem.all_scored:
+        raise ConfigError(
+            f"tasks must not be given for {kind_of(config.problem)}: all of them are scored"
+        )
     if alone:
         if not isinstance(config.problem, Episodes):
             raise ConfigError("alone must be given for episodes only")
@@ -50,12 +52,12 @@ def score(
     for other in ways:
         began = time.monotonic()
         plan = plan_of(other)
-        if isinstance(other.problem, Clients):
+        if other.problem.by_client:
             groups = groups_of(other, plan, learner)
             mean, setting = float(groups[0].after.mean()), {}
         else:
             groups, mean = [], float(plan.score(learner.meta, learner.hyper))
-            count = other.problem.n if isinstance(other.problem, Table) else other.test_tasks
+            count = other.problem.n if other.problem.all_scored else other.test_tasks
             setting = {"tasks": count} | ({"alone": True} if alone else {})
         row = row_of(other, plan, [mean], setting, time.monotonic() - began)
         row |= {"samples": learner.samples}

@@ -21,6 +21,7 @@ from types import FrameType
 import numpy as np
 
 from moml.config.config import Config
+from moml.config.plugins import plugin_words
 from moml.config.toml import dump
 from moml.errors import ConfigError, Interrupted
 from moml.runs.job import Job
@@ -119,7 +120,7 @@ def run_job(
     same; the first one writes, and all save.
     """
     plan, path = job.plan, folder / "metrics.jsonl"
-    resume = resume or f"moml resume {quote(str(folder))}"
+    resume = resume or f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}"
     uses = versions()
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (

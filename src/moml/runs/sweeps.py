@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from moml.config.config import Config
+from moml.config.plugins import plugin_words
 from moml.errors import ConfigError, check_count
 from moml.runs.job import Plan, many, plan_of, sizes_of
 from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
@@ -126,7 +127,8 @@ def _parts(
         job = many(config, settings[at : at + size], plan)
         part = writable_folder(folder / f"part-{number:03d}", 0o700)
         run_job(
-            part, config, job, progress=progress, resume=f"moml resume {quote(str(folder))}",
+            part, config, job, progress=progress,
+            resume=f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}",
             more=at + size < len(settings), ready=ready if at == 0 else lambda: None,
         )  # fmt: skip
         scores += read(part / "metrics.jsonl")[-1]["score"]

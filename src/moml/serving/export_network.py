@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import PyTree
 
 from moml.algorithms.parts.choices import tied_leaves
-from moml.config.build import images_of, shift_of, split_of
-from moml.config.config import Config, classifies, kind_of
+from moml.config.config import Config, kind_of
 from moml.config.problems import Clients
+from moml.config.problems.clients import images_of, shift_of, split_of
 from moml.errors import ConfigError
+from moml.methods import factory_of
 from moml.runs.record import record_of
 from moml.runs.runs import load
 from moml.storage.arrays import named_leaves
@@ -24,8 +25,11 @@ CAN = "only fully connected networks that adapt by gradient steps can be exporte
 def network_card(run: Path) -> tuple[Record, dict[str, np.ndarray]]:
     """The card and the arrays of a run's newest good checkpoint."""
     _, config = record_of(run)
-    if getattr(config.problem, "model", "mlp") != "mlp":
-        raise ConfigError(f"{run} has the network {config.problem.model}; {CAN}")  # type: ignore[union-attr]
+    for what in (type(config.problem), factory_of(config.method)):
+        if not what.__module__.startswith("moml."):
+            raise ConfigError(f"{run} has {what.__module__}.{what.__name__}; {CAN}")
+    if (network := getattr(config.problem, "model", "mlp")) != "mlp":
+        raise ConfigError(f"{run} has the network {network}; {CAN}")
     if config.method == "protonet":
         raise ConfigError(f"{run} is of the method protonet; {CAN}")
     card, arrays = described(config, load(run), _shift(config))
@@ -49,7 +53,7 @@ def described(
         arrays |= by_place(learner.meta.log_alpha, "log_alpha/")
     card = {
         "kind": "network", "problem": kind_of(config.problem), "method": config.method,
-        "layers": layers, "loss": "cross_entropy" if classifies(config.problem) else "mse",
+        "layers": layers, "loss": "cross_entropy" if config.problem.classifies else "mse",
         "leaves": _chosen(options["leaves"](params), params),
         "tied": any(jax.tree.leaves(tied_leaves(options.get("tied", False))(params))),
         "step_sizes": step_sizes, "alpha": float(learner.hyper.alpha),

@@ -12,6 +12,7 @@ import numpy as np
 from moml.algorithms.tabular.intervals import around, bounds
 from moml.algorithms.tabular.members import Shape, meta_like
 from moml.algorithms.tabular.rivals import Rivals
+from moml.config.plugins import import_plugins
 from moml.config.user_function import load_build
 from moml.data.table.columns import Columns
 from moml.data.table.groups import group, weights
@@ -226,7 +227,11 @@ class TableRun:
 
 
 def load(
-    folder: str | os.PathLike[str], *, best: bool = False, model: str | None = None
+    folder: str | os.PathLike[str],
+    *,
+    best: bool = False,
+    model: str | None = None,
+    plugins: Sequence[str] = (),
 ) -> Learner | TableRun:
     """Open a run.
 
@@ -239,6 +244,8 @@ def load(
     model
         Of a table's run with a network of your own, MODULE:FUNCTION; no module is imported because
         a file names it.
+    plugins
+        Modules to import first: those that registered the run's own problem, method or model.
 
     Returns
     -------
@@ -249,6 +256,7 @@ def load(
         ...
     moml.errors.ConfigError: nowhere holds no run: there is no run.json in it
     """
+    import_plugins(plugins)
     if (Path(folder) / "table.json").exists():
         return load_table_run(folder, model)
     return load_learner(Path(folder), best=best)

@@ -16,10 +16,11 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from jaxtyping import PyTree
 
+from moml.config.plugins import import_plugins
 from moml.errors import ConfigError, DataError
 from moml.flower.app.learning import Client, Outcome, client_of
 from moml.flower.app.records import ARRAYS, CONFIG, COUNT, METRICS, SENT, arrays_of, tree_of
-from moml.flower.app.settings import Node, node_of, read
+from moml.flower.app.settings import Node, Settings, node_of, read
 from moml.flower.app.state import Place, keep, recall
 from moml.runtime import compile_cache
 from moml.types import Record
@@ -42,9 +43,16 @@ def mute(message: Message, context: Context, call_next: Handler) -> Message:
         return Message(Error(FAILED, reason), reply_to=message)
 
 
+def told(context: Context) -> tuple[Settings, Node]:
+    """The settings of the run and of this node, which imports the plugins of its own settings."""
+    node = node_of(context.node_config)
+    import_plugins(node.plugins)
+    return read(context.run_config), node
+
+
 def noised(message: Message, context: Context, call_next: Handler) -> Message:
     """Apply Flower's local differential privacy, with the numbers of this run."""
-    privacy = read(context.run_config).privacy
+    privacy = told(context)[0].privacy
     if privacy is None:
         raise ConfigError("this run has no privacy")
     # Two updates of norm C differ by 2 C at most; Flower's noise is sensitivity times this factor.
@@ -64,7 +72,7 @@ def holds(message: Message, context: Context) -> Message:
 
 def train(message: Message, context: Context) -> Message:
     """Do a node's part of a round."""
-    settings, node = read(context.run_config), node_of(context.node_config)
+    settings, node = told(context)
     if message.metadata.message_type != settings.action:
         raise ConfigError(f"asked by {message.metadata.message_type}, not {settings.action}")
     asked: Record = dict(message.content.config_records[CONFIG])

@@ -14,9 +14,7 @@ from jaxtyping import Array, PyTree
 
 from moml.algorithms.method import Method
 from moml.algorithms.parts.adapt import combine
-from moml.config.build import build, client_net, table_net
-from moml.config.config import Config, classifies, method_options
-from moml.config.problems import Clients, Table
+from moml.config.config import Config, kind_of, method_options
 from moml.errors import ConfigError
 from moml.flower.app.settings import Node
 from moml.runs.job import SCORED, plan_of, schedule_of, sizes_of
@@ -80,12 +78,9 @@ def read_message(parts: Rounds, message: PyTree) -> tuple[Meta, tuple[PyTree, ..
 
 def client_of(config: Config, node: Node) -> Client:
     """Return the experiment at a node, with its table, or data sets there or in MOML_DATA."""
-    if not isinstance(config.problem, Table):
-        return _client(config, node.data, 0, 1)  # it knows everybody's data
-    if node.data is None:  # a path of the server's choice is not for a node to open
-        raise ConfigError("a table must be in data of --node-config")
-    own = replace(config, problem=replace(config.problem, path=node.data))
-    return _client(own, node.data, node.partition, node.partitions)
+    own = replace(config, problem=config.problem.at_node(node.data))
+    part = (node.partition, node.partitions) if own.problem.parted else (0, 1)  # or everybody's
+    return _client(own, node.data, *part)
 
 
 @cache
@@ -93,7 +88,7 @@ def _client(config: Config, data: str | None, partition: int, partitions: int) -
     with _data_in(data):
         plan = plan_of(config, lambda task: task % partitions == partition)
         if plan.built.own is None:
-            raise ConfigError(f"{type(config.problem).__name__} has no clients")
+            raise ConfigError(f"{kind_of(config.problem)} has no clients: it builds no `own`")
         own = plan.built.own()
     needs = plan.method.algorithm.needs
     params = plan.built.init(init_key(config.seed))
@@ -150,14 +145,8 @@ def _before_and_after(adapt: Adapt) -> Adapt:
 @cache
 def server_of(config: Config) -> Server:
     """Return the experiment at the server."""
-    problem, n = config.problem, config.problem.n or 0
-    match problem:
-        case Clients():
-            init = client_net(problem).init
-        case Table():
-            init = table_net(problem).init
-        case _:
-            init = build(config).init
+    n, net = config.problem.n or 0, config.problem.network()
+    init = config.problem.build(config).init if net is None else net.init
     nothing = lambda _, key, ids, size: jnp.zeros((len(ids), size), jnp.int32)
     nobody = Tasks(n, nothing, as_drawn)  # numbers of tasks, no sample
     options = method_options(config)
@@ -183,7 +172,7 @@ def server_of(config: Config) -> Server:
         answers = Answers(model, extra[0] if extra else (), ids, counted)
         return parts.server.step(state, meta, answers, hyper)
 
-    metric = "test_accuracy" if classifies(problem) else "test_error"
+    metric = "test_accuracy" if config.problem.classifies else "test_error"
     return Server(
         n, first.meta, first.server, partial(message_of, parts), cohort, jax.jit(step),
         bool(config.option("weighted")), metric,

@@ -25,6 +25,7 @@ from flwr.serverapp.strategy import Strategy
 from jaxtyping import PyTree
 
 from moml.config.config import changed
+from moml.config.plugins import import_plugins
 from moml.config.toml import dump, parse
 from moml.errors import CheckpointError, ConfigError
 from moml.flower.app.learning import Server, server_of
@@ -59,6 +60,7 @@ class State(NamedTuple):
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Continue a run from its last checkpoint to its end."""
+    import_plugins(str(context.run_config.get("plugin", "")).split())
     settings = read(context.run_config)
     out = writable_folder(settings.out)
     with Lock(out), open_log(out):

@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from moml.config.config import Config, check, options_of, with_method
-from moml.config.problems import Episodes, one_of
+from moml.config.config import Config, check, composed, kind_of, options_of, with_method
+from moml.config.problems import PROBLEMS
+from moml.config.problems.problem import one_of
 from moml.config.starts import STARTS
 from moml.config.toml import parse
 from moml.errors import ConfigError, check_count
@@ -25,6 +26,7 @@ DEFAULTS: Record = {
     "experiment": "moml",
     "method": "",
     "rounds": 0,
+    "plugin": "",
     "out": "",
     "min-nodes": 1,
     "timeout": 600.0,
@@ -68,6 +70,7 @@ class Node(NamedTuple):
     partitions: int
     state: Path | None  # folder of the memories
     data: str | None  # folder of the data sets, instead of MOML_DATA
+    plugins: tuple[str, ...] = ()  # modules that it imports, whatever the server says
 
 
 def read(run: Mapping[str, object]) -> Settings:
@@ -91,7 +94,7 @@ def read(run: Mapping[str, object]) -> Settings:
     return Settings(
         config,
         experiment,
-        math.ceil(config.iterations / config.option("local_steps")),
+        math.ceil(config.iterations / composed(config).algorithm.iterations),
         out,
         check_count("min-nodes", given["min-nodes"]),
         timeout,
@@ -107,15 +110,16 @@ def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
     if method:
         config = with_method(config, method)
     if check_count("rounds", rounds, least=0):
-        config = replace(config, iterations=rounds * config.option("local_steps"))
-    federated = [name for name in METHODS if "local_steps" in options_of(name)]
-    if config.method in METHODS and config.method not in federated:
+        config = replace(config, rounds=rounds)
+    if composed(config).algorithm.rounds is None:
+        federated = [name for name in METHODS if "local_steps" in options_of(name)]
         raise ConfigError(f"{config.method} has no rounds; allowed: {', '.join(federated)}")
-    if isinstance(config.problem, Episodes):
+    if not config.problem.federated:
+        kinds = ", ".join(kind for kind, problem in PROBLEMS.items() if problem.federated)
         raise ConfigError(
-            "episodes have no clients: problem.kind must be synthetic, clients, table or sine"
+            f"{kind_of(config.problem)} have no clients: problem.kind must be one of {kinds}"
         )
-    return check(config)
+    return replace(check(config), rounds=None)
 
 
 def node_of(node: Mapping[str, object]) -> Node:
@@ -130,6 +134,7 @@ def node_of(node: Mapping[str, object]) -> Node:
         count,
         Path(str(state)) if state else None,
         str(data) if data else None,
+        tuple(str(node.get("plugin", "")).split()),
     )
 
 

@@ -1,6 +1,7 @@
 """A SuperLink and SuperNodes on this machine alone, for trying a federation out: up and down."""
 
 import json
+import os
 import re
 import secrets
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from psutil import Process, process_iter
 
+from moml.config.plugins import plugin_words
 from moml.errors import ConfigError, FlowerError, one_line
 from moml.flower.local.certificates import make_certificates, make_key
 from moml.flower.local.folder import NAME, Places, connect, environment, toml
@@ -34,6 +36,7 @@ class Deployment:
     tls: bool
     ports: list[int]
     data: str | None = None
+    plugin: list[str] = field(default_factory=list)
     processes: dict[str, list[int | float]] = field(default_factory=dict)  # pid, start
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -107,7 +110,13 @@ def online(places: Places) -> list[str]:
 
 
 def up(
-    places: Places, nodes: int | None, tls: bool, data: Path | None = None, *, shown: bool
+    places: Places,
+    nodes: int | None,
+    tls: bool,
+    data: Path | None = None,
+    plugin: Sequence[str] = (),
+    *,
+    shown: bool,
 ) -> tuple[Deployment, bool]:
     """Start what does not run yet and wait until it is ready; whether anything was to start.
 
@@ -119,13 +128,18 @@ def up(
             stop([] if now is None else now.started)
             if data is not None and not data.exists():
                 raise ConfigError(f"--data {data}: there is no such file or folder")
-            now = _prepare(places, nodes or 3, tls, path)
-        elif nodes not in (None, now.nodes) or tls > now.tls or path not in (None, now.data):
-            state = f"{now.nodes} nodes{' and TLS' if now.tls else ''}"
+            now = _prepare(places, nodes or 3, tls, path, plugin)
+        elif (
+            nodes not in (None, now.nodes)
+            or tls > now.tls
+            or path not in (None, now.data)
+            or not set(plugin) <= set(now.plugin)
+        ):
+            state = f"{now.nodes} nodes{' and TLS' if now.tls else ''}{plugin_words(now.plugin)}"
             raise ConfigError(f"{places.root} is up with {state}; `moml flower down` comes first")
         elif LINK in now.missing:  # its nodes may have lost messages: all start again
             stop(now.started)
-            now = _prepare(places, now.nodes, now.tls, now.data)
+            now = _prepare(places, now.nodes, now.tls, now.data, now.plugin)
         missing = now.missing
         try:
             if missing:
@@ -152,7 +166,9 @@ def down(places: Places) -> int:
     return len(running) + len(left)
 
 
-def _prepare(places: Places, nodes: int, tls: bool, data: str | None) -> Deployment:
+def _prepare(
+    places: Places, nodes: int, tls: bool, data: str | None, plugin: Sequence[str]
+) -> Deployment:
     """A new SuperLink has no runs and no nodes; the nodes' keys and memories stay."""
     for file in places.home.glob("superlink.db*"):
         file.unlink()
@@ -163,7 +179,7 @@ def _prepare(places: Places, nodes: int, tls: bool, data: str | None) -> Deploym
             if not key.exists():
                 make_key(key)
     sockets = [socket.create_server((HERE, 0)) for _ in range(nodes + 1)]
-    new = Deployment(tls, [one.getsockname()[1] for one in sockets], data)
+    new = Deployment(tls, [one.getsockname()[1] for one in sockets], data, list(plugin))
     for one in sockets:
         one.close()
     certificate = places.keys / "ca.crt" if tls else None
@@ -194,7 +210,10 @@ def _start(places: Places, now: Deployment, names: Sequence[str], shown: bool) -
 
 
 def _begin(places: Places, now: Deployment, name: str, command: list[str]) -> None:
-    process = start(command, _log(places, name), environment(places) | {MARK: now.mark})
+    own = environment(places) | {MARK: now.mark}
+    if now.plugin:  # as `moml` finds them, from the working folder too
+        own["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), own.get("PYTHONPATH")]))
+    process = start(command, _log(places, name), own)
     now.processes[name] = [process.pid, process.create_time()]
     write_text(json.dumps(asdict(now), indent=1) + "\n", places.home / "up.json")
 
@@ -216,6 +235,7 @@ def _node_command(places: Places, now: Deployment, name: str) -> list[str]:
     config = {"partition-id": i, "num-partitions": now.nodes}
     paths = {"state-dir": str(places.home / "state" / name)}
     paths |= {"data": now.data} if now.data else {}
+    paths |= {"plugin": " ".join(now.plugin)} if now.plugin else {}
     write_text(toml(config) + toml(paths), file)
     secure = [
         f"--root-certificates={places.keys / 'ca.crt'}",

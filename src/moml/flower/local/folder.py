@@ -41,6 +41,7 @@ clientapp = "moml.flower.app.client_app:app"
 COMMENTS = {  # on the settings, in the app
     "config": "from config.toml; `moml flower run` fills it in, as experiment and out",
     "method": "instead of the experiment's",
+    "plugin": "modules that the server imports; `moml flower run --plugin` fills it in",
     "rounds": "0: as many as the experiment's iterations are",
     "min-nodes": "a run begins when so many nodes are there",
     "timeout": "seconds that a round waits for answers",

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
-from moml.errors import ConfigError, Diverged, FlowerError, Interrupted, one_line
+from moml.config.plugins import plugin_words
+from moml.errors import (
+    ConfigError,
+    Diverged,
+    FlowerError,
+    Interrupted,
+    PluginNeeded,
+    one_line,
+)
 from moml.flower.app.settings import DEFAULTS, Settings, read
 from moml.flower.local.deploy import LINK, deployed, flwr, online
 from moml.flower.local.folder import NAME, Places, toml
@@ -31,6 +39,18 @@ def check_nodes(places: Places) -> None:
         raise FlowerError(f"no node is online at the SuperLink of {places.connections}")
 
 
+def check_plugins(places: Places, settings: Settings) -> None:
+    """Raise ConfigError where the nodes that `up` has started do not import the run's plugins."""
+    now = deployed(places)
+    known = set(settings.config.plugin if now is None else now.plugin)
+    if missing := [name for name in settings.config.plugin if name not in known]:
+        here, more = quote(str(places.root)), plugin_words(settings.config.plugin)
+        raise ConfigError(
+            f"the nodes must import {', '.join(missing)} too: moml flower down {here} && "
+            f"moml flower up {here}{more}"
+        )
+
+
 def new(places: Places, given: Record) -> tuple[Path, Settings]:
     """Create the folder of a run: the app's settings, the experiment, and what is `given`."""
     name = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -41,7 +61,7 @@ def new(places: Places, given: Record) -> tuple[Path, Settings]:
     except (ValueError, LookupError) as error:
         raise ConfigError(f"cannot read [tool.flwr.app.config] of {file}: {error}") from error
     own = {"config": _text(places.config), "experiment": name, "out": str(folder)}
-    return _save(folder, values | _nodes(places) | own | given, places.config)
+    return _save(places, folder, values | _nodes(places) | own | given, places.config)
 
 
 def last(places: Places, given: Record) -> tuple[Path, Settings]:
@@ -55,7 +75,7 @@ def last(places: Places, given: Record) -> tuple[Path, Settings]:
     rows, values = rounds(folder), values | _nodes(places) | given
     if rows and rows[-1]["round"] >= read(values).rounds:
         raise ConfigError(f"{folder} is finished; with --rounds above {len(rows)} it goes on")
-    return _save(folder, values, found[-1])
+    return _save(places, folder, values, found[-1])
 
 
 def _nodes(places: Places) -> Record:
@@ -72,11 +92,14 @@ def _text(file: Path) -> str:
         raise ConfigError(f"cannot read {file}: {error}") from error
 
 
-def _save(folder: Path, values: Record, source: Path) -> tuple[Path, Settings]:
+def _save(places: Places, folder: Path, values: Record, source: Path) -> tuple[Path, Settings]:
     try:
         settings = read(values)
+    except PluginNeeded:
+        raise
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+    check_plugins(places, settings)
     text = toml({key: values[key] for key in DEFAULTS if key in values})
     write_text(text, writable_folder(folder) / SETTINGS)
     return folder, settings
@@ -139,6 +162,7 @@ def _status(places: Places, folder: Path, number: str) -> tuple[str, str]:
 def _hint(places: Places, folder: Path) -> str:
     """How far a run is, and how to go on with it."""
     here, now, done = quote(str(places.root)), deployed(places), len(rounds(folder))
-    first = f"moml flower up {here} && " if now is not None and now.missing else ""
+    more = plugin_words([] if now is None else now.plugin)
+    first = f"moml flower up {here}{more} && " if now is not None and now.missing else ""
     count = f"{done} round{'s' * (done != 1)} done"
-    return f"{count}; go on with: {first}moml flower run {here} --resume"
+    return f"{count}; go on with: {first}moml flower run {here} --resume{more}"

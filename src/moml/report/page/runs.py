@@ -9,7 +9,8 @@ from shlex import quote
 from typing import NamedTuple
 
 from moml.atomic import open_plain
-from moml.config.config import Config, classifies, kind_of
+from moml.config.config import Config, kind_of
+from moml.config.plugins import plugin_words
 from moml.config.problems import Problem, Table
 from moml.errors import ConfigError, DataError, check_count
 from moml.methods import summary as summary
@@ -61,9 +62,10 @@ METRICS = {  # of the run of a table
 
 def measure_of(problem: Problem) -> Measure:
     """The metric of a problem; that of a table depends on its target."""
-    if isinstance(problem, Table) and not classifies(problem):
+    if isinstance(problem, Table) and not problem.classifies:
         return ERROR._replace(of=LAST_ROWS)
-    return MEASURES[kind_of(problem)]
+    usual = ACCURACY if problem.classifies else Measure("error", "error")
+    return MEASURES.get(kind_of(problem), usual)
 
 
 class State(NamedTuple):
@@ -192,7 +194,7 @@ def _state(
     ends = re.findall(r"^\S+Z INFO (?:ended by (.*)|.*: from step \d+ of \d+)$", text, re.M)
     if ends and ends[-1].startswith("Diverged: "):
         return State("bad", "diverged", f"{far}; then {ends[-1].removeprefix('Diverged: ')}.")
-    resume = f"moml resume {quote(str(folder))}"
+    resume = f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}"
     return State("wait", "unfinished", f"{far}. Resume it with: {resume}")
 
 

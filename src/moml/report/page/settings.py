@@ -4,6 +4,7 @@ import re
 from shlex import quote
 
 from moml.config.config import Config, kind_of
+from moml.config.plugins import plugin_words
 from moml.config.toml import texts_of, words
 from moml.report.page.html import Markup, folded, join, number, section, table, tag, tiles
 from moml.report.page.runs import Swept, Tabled, Trained, summary
@@ -30,7 +31,7 @@ def fields_of(config: Config) -> Record:
     own = {name: value for name, value in config.flat().items() if name not in KEPT_APART}
     task = {f"problem.{name}": value for name, value in vars(config.problem).items()}
     every = {"problem.kind": kind_of(config.problem)} | task | own
-    return {name: value for name, value in every.items() if value is not None}
+    return {name: value for name, value in every.items() if value not in (None, ())}
 
 
 def _named(name: str, config: Config) -> Markup:
@@ -81,7 +82,8 @@ def repeated(run: Trained | Swept) -> Markup:
         fields = ", ".join(name for names in changed for name in names)
         text += f" Changed during the run: {fields}; a new run with them is not the same run."
     file = f"cat > {name}.toml <<'END'\n{bare(run.record['config'])}END\n"
-    return _repeat(text, f"{file}moml {command} --out {name}-again\n", run.record["versions"])
+    command += f" --out {name}-again{plugin_words(run.config.plugin)}"
+    return _repeat(text, f"{file}moml {command}\n", run.record["versions"])
 
 
 def repeated_table(run: Tabled) -> Markup:

@@ -6,7 +6,8 @@ from shlex import quote
 import numpy as np
 from jaxtyping import Float, Int
 
-from moml.config.config import Config
+from moml.config.config import Config, kind_of
+from moml.config.plugins import plugin_words
 from moml.config.problems import Clients, Episodes, Sine, Synthetic, Table
 from moml.report.page.charts import SHARES, Curve, by_known, curves, over_tasks
 from moml.report.page.html import Markup, note, number, pair, section, table, tag, thinned, tiles
@@ -35,6 +36,9 @@ def tasks_of(config: Config) -> str:
             return f"{p.n:,} clients of {SETS[p.dataset]}, split {p.partition}"
         case Table() as p:
             return f"{p.n:,} tasks of rows of {p.path}"
+        case p:
+            tasks = "fresh tasks" if p.n is None else f"{p.n:,} tasks"
+            return f"{tasks} of {kind_of(p)}"
 
 
 def unit_of(config: Config) -> str:
@@ -52,7 +56,7 @@ def _score_in_words(run: Trained) -> str:
     config = run.config
     each = " of each class" if isinstance(config.problem, Episodes) else ""
     of = f"on {plural(config.test_tasks, 'unseen task')}"
-    if isinstance(config.problem, Clients | Table):
+    if config.problem.all_scored:
         of = run.measure.of
     steps, samples = plural(config.test_steps, "step"), plural(config.shots, "sample")
     score = f"{run.measure.words} {of}, after {steps} on {samples}{each}"
@@ -82,7 +86,8 @@ def body(run: Trained, looked: Looked) -> list[Markup]:
     if looked.wrong:
         parts.append(note("Not all of this page could be computed: ", looked.wrong))
     elif run.rows and not looked.levels:
-        command = tag("code", f"moml report {quote(str(run.folder))} --score")
+        more = plugin_words(run.config.plugin)
+        command = tag("code", f"moml report {quote(str(run.folder))} --score{more}")
         parts.append(tag("p", MORE, command, class_="soft"))
     drawn = curves([Curve(run.name, run.rows)], run.measure)
     if drawn:
