@@ -11,9 +11,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from moml.algorithms.federated.fedavg import fedavg
+from moml.algorithms.federated.fedavg import fedavg, local
+from moml.algorithms.federated.fedopt import fedadam, fedavgm, fedyogi
+from moml.algorithms.federated.fedprox import feddyn, fedprox
 from moml.algorithms.federated.local import localmoml, per_fedavg
 from moml.algorithms.federated.pfedme import ditto, pfedme
+from moml.algorithms.federated.scaffold import scaffold
 from moml.algorithms.method import Factory, Method, factory
 from moml.algorithms.method import summary as _summary
 from moml.algorithms.signature import options
@@ -28,9 +31,10 @@ from moml.registry import Registry
 from moml.types import Loss
 
 __all__ = [
-    "METHODS", "Method", "anil", "bspiderboost", "ditto", "factory_of", "fedavg", "fo_maml",
-    "hf_maml", "localmoml", "maml", "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa",
-    "per_fedavg", "pfedme", "protonet", "reptile", "scgd", "summary",
+    "METHODS", "Method", "anil", "bspiderboost", "ditto", "factory_of", "fedadam", "fedavg",
+    "fedavgm", "feddyn", "fedprox", "fedyogi", "fo_maml", "hf_maml", "local", "localmoml", "maml",
+    "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa", "per_fedavg", "pfedme", "protonet",
+    "reptile", "scaffold", "scgd", "summary",
 ]  # fmt: skip
 OURS: dict[str, Factory] = {
     "maml": maml,
@@ -47,6 +51,13 @@ OURS: dict[str, Factory] = {
     "pfedme": pfedme,
     "fedavg": fedavg,
     "ditto": ditto,
+    "fedprox": fedprox,
+    "scaffold": scaffold,
+    "feddyn": feddyn,
+    "fedavgm": fedavgm,
+    "fedadam": fedadam,
+    "fedyogi": fedyogi,
+    "local": local,
     "meta-sgd": meta_sgd,
     "anil": anil,
     "protonet": protonet,

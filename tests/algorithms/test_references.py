@@ -40,10 +40,14 @@ from tests.algorithms.common import (
 )
 from tests.reference import adaptation as reference
 from tests.reference.adam import Adam
+from tests.reference.alone import alone
 from tests.reference.bspiderboost import bspiderboost
 from tests.reference.closed_form import CLOSED_FORM
 from tests.reference.ditto import ditto
 from tests.reference.fedavg import fedavg
+from tests.reference.feddyn import feddyn
+from tests.reference.fedopt import adaptive, fedavgm
+from tests.reference.fedprox import fedprox
 from tests.reference.localmoml import localmoml
 from tests.reference.maml import maml
 from tests.reference.moml_v1 import both_ways, eager, moml_v1
@@ -54,6 +58,7 @@ from tests.reference.pfedme import pfedme
 from tests.reference.problem import SIGMOID
 from tests.reference.protonet import PROTONET
 from tests.reference.reptile import reptile
+from tests.reference.scaffold import scaffold
 from tests.reference.scgd import scgd
 
 SHARED = ("eta", "beta", "alpha", "gamma")  # the numbers that all cases have from HYPER
@@ -139,6 +144,39 @@ def slow_ditto(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any
     return ditto(SIGMOID, w, rounds, eta=h.eta, alpha=h.alpha, lam=LAMBDA)
 
 
+def slow_fedprox(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    return fedprox(SIGMOID, w, rounds, eta=h.eta, mu=h.prox), None
+
+
+def slow_scaffold(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    return scaffold(SIGMOID, w, rounds, N=N, eta_l=h.eta, eta_g=h.server_rate)
+
+
+def slow_feddyn(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    return feddyn(SIGMOID, w, rounds, m=N, eta=h.eta, alpha=h.prox)
+
+
+def slow_fedavgm(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    return fedavgm(SIGMOID, w, rounds, eta_l=h.eta, eta=h.server_rate, beta=h.b1), None
+
+
+def slow_adaptive(rule: str) -> Any:
+    def slow(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+        rounds, numbers = [clients(v) for v in visits], (h.server_rate, h.b1, h.b2, h.tau)
+        names = dict(zip(("eta", "beta1", "beta2", "tau"), numbers, strict=True))
+        return adaptive(SIGMOID, w, rounds, rule=rule, eta_l=h.eta, **names), None
+
+    return slow
+
+
+def slow_alone(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    return alone(SIGMOID, w, [clients(v) for v in visits], eta=h.eta)
+
+
 SLOW = {
     "maml": slow_maml,
     "fo-maml": slow_maml,
@@ -154,6 +192,13 @@ SLOW = {
     "pfedme": slow_pfedme,
     "fedavg": slow_fedavg,
     "ditto": slow_ditto,
+    "fedprox": slow_fedprox,
+    "scaffold": slow_scaffold,
+    "feddyn": slow_feddyn,
+    "fedavgm": slow_fedavgm,
+    "fedadam": slow_adaptive("adam"),
+    "fedyogi": slow_adaptive("yogi"),
+    "local": slow_alone,
     "meta-sgd": slow_maml,
     "anil": slow_maml,
     "protonet": slow_maml,
@@ -203,6 +248,7 @@ tie[3:, 3:] = 0.5  # the head's two numbers begin with their mean
 BY_LAYER = {"step_sizes": "layer"}
 layers = lambda k: reference.layer_steps(SIGMOID, k, np.array([0, 0, 0, 1, 1]))
 NEAR = {"prox": LAMBDA, "local_steps": 3}
+ADAPTIVE = {"local_steps": 3, "server_rate": 0.1, "b1": 0.7, "b2": 0.8, "tau": 0.05}
 PFEDME = NEAR | {"prox_steps": R, "server_rate": BETA_S}
 
 CASES = [
@@ -256,6 +302,14 @@ CASES = [
     Case("fedavg", {"local_steps": 3}),
     Case("fedavg", {"local_steps": 1}),
     Case("ditto", NEAR),
+    Case("fedprox", NEAR),
+    Case("scaffold", {"local_steps": 3}),
+    Case("scaffold", {"local_steps": 3, "server_rate": 1.5}),
+    Case("feddyn", NEAR),
+    Case("fedavgm", {"local_steps": 3, "server_rate": 0.6, "b1": 0.7}),
+    Case("fedadam", ADAPTIVE),
+    Case("fedyogi", ADAPTIVE),
+    Case("local", {"local_steps": 3}),
     Case("meta-sgd", {}, learned(), Adam),
     Case("meta-sgd", SGD | S2, learned()),
     Case("meta-sgd", SGD | THREE, learned(3)),
@@ -309,7 +363,8 @@ def _check(case: Case) -> None:
     path, memories = SLOW[case.name](case.A, w, each, hyper, u, case.outer())
     state, metas, _ = run(m.algorithm, state, visits, hyper)
     assert_close(metas, path, case.rtol)
-    assert np.linalg.norm(path[-1] - w) > 1e-2 * np.linalg.norm(w)  # training did move
+    ends = memories.values() if case.name == "local" else path[-1:]
+    assert all(np.linalg.norm(end - w) > 1e-2 * np.linalg.norm(w) for end in ends)  # it did move
     _check_memories(m.memory, state, memories, case)
 
 

@@ -29,16 +29,22 @@ from tests.algorithms.common import (
     sigmoid_world,
 )
 from tests.reference import adaptation
+from tests.reference.alone import alone
 from tests.reference.ditto import ditto
 from tests.reference.fedavg import fedavg
+from tests.reference.feddyn import feddyn
+from tests.reference.fedopt import adaptive, fedavgm
+from tests.reference.fedprox import fedprox
 from tests.reference.localmoml import localmoml
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
 from tests.reference.problem import SIGMOID
+from tests.reference.scaffold import scaffold
 
 SIZES = (12, 3, 7, 5, 12, 9, 4)  # some have fewer rows than a visit draws
 LAMBDA, R, BETA_S = 0.8, 4, 0.7
 KEY = 12
+SHARED = ("eta", "alpha", "beta")  # the numbers that all cases have from HYPER
 ETA, ALPHA, BETA = HYPER.eta, HYPER.alpha, HYPER.beta
 
 
@@ -49,6 +55,14 @@ def adapting(**options: Any) -> adaptation.Adaptation:
 def slow_pfedme(w: Any, rounds: Any) -> Any:
     sizes = {"eta": ETA, "alpha": ALPHA, "lam": LAMBDA, "R": R, "beta_s": BETA_S}
     return pfedme(SIGMOID, w, rounds, **sizes), {}
+
+
+ADAPTIVE = {"server_rate": 0.1, "b1": 0.7, "b2": 0.8, "tau": 0.05}
+
+
+def slow_adaptive(rule: str) -> Any:
+    numbers = {"eta": 0.1, "beta1": 0.7, "beta2": 0.8, "tau": 0.05, "eta_l": ETA}
+    return lambda w, rounds: (adaptive(SIGMOID, w, rounds, rule=rule, **numbers), {})
 
 
 # name of a method -> its options, and the slow loop over clients: (w, rounds) -> path, what is kept
@@ -78,6 +92,29 @@ METHODS: dict[str, Any] = {
         {"prox": LAMBDA},
         lambda w, rounds: ditto(SIGMOID, w, rounds, eta=ETA, alpha=ALPHA, lam=LAMBDA),
     ),
+    "fedprox": (
+        "fedprox",
+        {"prox": LAMBDA},
+        lambda w, rounds: (fedprox(SIGMOID, w, rounds, eta=ETA, mu=LAMBDA), {}),
+    ),
+    "scaffold": (
+        "scaffold",
+        {"server_rate": 1.5},
+        lambda w, rounds: scaffold(SIGMOID, w, rounds, N=N, eta_l=ETA, eta_g=1.5),
+    ),
+    "feddyn": (
+        "feddyn",
+        {"prox": LAMBDA},
+        lambda w, rounds: feddyn(SIGMOID, w, rounds, m=N, eta=ETA, alpha=LAMBDA),
+    ),
+    "fedavgm": (
+        "fedavgm",
+        {"server_rate": BETA_S, "b1": 0.6},
+        lambda w, rounds: (fedavgm(SIGMOID, w, rounds, eta_l=ETA, eta=BETA_S, beta=0.6), {}),
+    ),
+    "fedadam": ("fedadam", ADAPTIVE, slow_adaptive("adam")),
+    "fedyogi": ("fedyogi", ADAPTIVE, slow_adaptive("yogi")),
+    "local": ("local", {}, lambda w, rounds: alone(SIGMOID, w, rounds, eta=ETA)),
 }  # fmt: skip
 EVERYTHING = {"dropout": 0.5, "straggle": 0.5, "weighted": True, "at_once": 2}
 ALONE = [{}, {"dropout": 0.5}, {"straggle": 0.5}, {"weighted": True}, {"at_once": 2}]
@@ -102,9 +139,7 @@ def simulated(m: Any) -> tuple[np.ndarray, Any]:
     program = simulate.Program(
         simulate.draws(m.algorithm.needs), quick_jit(simulate.stretch(m.algorithm))
     )
-    own = {
-        name: getattr(m.hyper, name) for name in ("prox", "server_rate") if hasattr(m.hyper, name)
-    }
+    own = {name: value for name, value in m.hyper._asdict().items() if name not in SHARED}
     hyper = jax.tree.map(jnp.asarray, HYPER._replace(**own))
     state, metas = m.algorithm.init(world.params, hyper), []
     for t in range(T):
@@ -123,7 +158,8 @@ def check(m: Any, slow: Any) -> None:
     rough = m.options.get("curvature") == "finite-difference"
     rtol = 1e-11 if rough else 1e-12  # as in test_references
     assert_close(metas, np.stack(path), rtol)
-    assert np.linalg.norm(path[-1] - w) > 1e-2 * np.linalg.norm(w)
+    ends = kept.values() if m.name == "local" else path[-1:]
+    assert all(np.linalg.norm(end - w) > 1e-2 * np.linalg.norm(w) for end in ends)
     if not kept:
         assert state.memory == ()
         return

@@ -98,6 +98,10 @@ SHARED = {
     "batch_size": "Samples of a local step; another name of k.",
     "private": "Leaves that stay at their client, as a regular expression of their names, such as "
     "head. By default none.",
+    "server_rate": "Step size of the server.",
+    "b1": "How much of the last average of the models' mean change stays.",
+    "b2": "How much of the last average of its square stays.",
+    "tau": "What is added to the square root of that average, which begins at its square.",
     "dropout": "Probability that a client's answer is lost.",
     "straggle": "Probability that a client does only 1 to H - 1 local steps.",
     "weighted": "Whether clients count by their numbers of samples in the server's mean.",

@@ -125,6 +125,11 @@ def descend(
     return repeat(step, w, task.support, steps)
 
 
+def near(w: Params, strength: Array) -> Pull:
+    """The pull towards w, the gradient of strength / 2 |p - w|^2."""
+    return lambda p: jax.tree.map(lambda p, w: strength * (p - w), p, w)
+
+
 def renewed(loss: Loss | None, new: Params, old: Params, samples: Samples) -> Params:
     """The new parameters, with the state that the loss at the old ones leaves (`loss.refresh`)."""
     refresh, state = getattr(loss, "refresh", None), getattr(loss, "state", None)

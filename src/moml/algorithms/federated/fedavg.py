@@ -1,4 +1,4 @@
-"""FedAvg: plain gradient steps at each client, no adaptation in training."""
+"""FedAvg: plain gradient steps at each client, no adaptation in training; and the same alone."""
 
 from jaxtyping import PyTree
 
@@ -57,4 +57,41 @@ def fedavg(
     return federated(
         adaptation, fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
         inner_steps=inner_steps, server=server_optimizer(optimizer),
+    )  # fmt: skip
+
+
+@factory
+def local(
+    loss: Loss,
+    *,
+    batch: Sampling,
+    eta: Positive = 0.005,
+    alpha: NonNegative = 0.01,
+    inner_steps: Count = 1,
+    leaves: Chosen = all_leaves,
+    clients: Participation,
+) -> Method:
+    """Local: each client trains a model alone, and nothing travels.
+
+    H times:  u_i <- u_i - eta grad L_S1(u_i);    u_i begins as the first model
+
+    Parameters
+    ----------
+    eta : float
+        Step size of the clients.
+    alpha : float
+        Step size of the adaptation when the model is used.
+    inner_steps : int
+        Gradient steps of the adaptation when the model is used.
+
+    Examples
+    --------
+    >>> from moml.methods import local
+    >>> local(lambda w, x: (w - x) ** 2, n=10).algorithm.rounds.shared({"w": 1.0})
+    {'w': None}
+    """
+    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
+    return federated(
+        adaptation, fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
+        inner_steps=inner_steps, private=all_leaves,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import jax
 
-from moml.algorithms.federated.client import ClientResult, Steps, Update, descend
+from moml.algorithms.federated.client import ClientResult, Steps, Update, descend, near
 from moml.algorithms.federated.client import local_steps as local
 from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.fedavg import fedavg_update
@@ -50,8 +50,8 @@ def ditto_update(loss: Loss) -> Update:
     common = fedavg_update(loss)
 
     def update(meta: Meta, row: Ema, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        near = lambda u: jax.tree.map(lambda u, w: hyper.prox * (u - w), u, meta)
-        u, value = descend(loss, row.u, task, steps, hyper.alpha, pull=near)
+        pull = near(meta, hyper.prox)
+        u, value = descend(loss, row.u, task, steps, hyper.alpha, pull=pull)
         return common(meta, (), task, steps, hyper)._replace(row=u, loss=value)
 
     return update
