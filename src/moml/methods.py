@@ -12,6 +12,7 @@ from typing import Any
 from moml.algorithms.federated.fedavg import fedavg
 from moml.algorithms.federated.local import localmoml, per_fedavg
 from moml.algorithms.federated.pfedme import ditto, pfedme
+from moml.algorithms.federated.private import fedbabu, fedbn, fedper, fedrep, lg_fedavg
 from moml.algorithms.method import Factory, Method, factory
 from moml.algorithms.method import summary as _summary
 from moml.algorithms.single.maml import anil, fo_maml, hf_maml, maml, meta_sgd
@@ -24,9 +25,10 @@ from moml.errors import ConfigError
 from moml.types import Loss
 
 __all__ = [
-    "METHODS", "Method", "anil", "bspiderboost", "ditto", "factory_of", "fedavg", "fo_maml",
-    "hf_maml", "localmoml", "maml", "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa",
-    "per_fedavg", "pfedme", "protonet", "reptile", "scgd", "summary",
+    "METHODS", "Method", "anil", "bspiderboost", "ditto", "factory_of", "fedavg", "fedbabu",
+    "fedbn", "fedper", "fedrep", "fo_maml", "hf_maml", "lg_fedavg", "localmoml", "maml", "meta_sgd",
+    "method", "moml", "moml_v1", "moml_v2", "nasa", "per_fedavg", "pfedme", "protonet", "reptile",
+    "scgd", "summary",
 ]  # fmt: skip
 METHODS: dict[str, Factory] = {
     "maml": maml,
@@ -43,6 +45,11 @@ METHODS: dict[str, Factory] = {
     "pfedme": pfedme,
     "fedavg": fedavg,
     "ditto": ditto,
+    "fedper": fedper,
+    "lg-fedavg": lg_fedavg,
+    "fedbn": fedbn,
+    "fedrep": fedrep,
+    "fedbabu": fedbabu,
     "meta-sgd": meta_sgd,
     "anil": anil,
     "protonet": protonet,

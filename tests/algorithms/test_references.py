@@ -51,6 +51,7 @@ from tests.reference.moml_v2 import moml_v2
 from tests.reference.nasa import nasa
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
+from tests.reference.private import fedbabu, fedper, fedrep
 from tests.reference.problem import SIGMOID
 from tests.reference.protonet import PROTONET
 from tests.reference.reptile import reptile
@@ -59,6 +60,7 @@ from tests.reference.scgd import scgd
 SHARED = ("eta", "beta", "alpha", "gamma")  # the numbers that all cases have from HYPER
 ALL = np.ones(5, bool)
 LAMBDA, R, BETA_S = 0.8, 4, 0.7  # pFedMe's lambda, also Ditto's; its steps; its server's rate
+PASSES = 3  # of FedRep's heads
 plain = lambda: lambda delta: delta
 
 
@@ -139,6 +141,21 @@ def slow_ditto(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any
     return ditto(SIGMOID, w, rounds, eta=h.eta, alpha=h.alpha, lam=LAMBDA)
 
 
+def slow_private(private: np.ndarray) -> Callable:
+    return lambda A, w, visits, h, u, outer: fedper(
+        SIGMOID, w, [clients(v) for v in visits], eta=h.eta, private=private
+    )
+
+
+def slow_fedrep(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    return fedrep(SIGMOID, w, rounds, eta=h.eta, head=HEAD, passes=PASSES)
+
+
+def slow_fedbabu(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    return fedbabu(SIGMOID, w, [clients(v) for v in visits], eta=h.eta, head=HEAD), None
+
+
 SLOW = {
     "maml": slow_maml,
     "fo-maml": slow_maml,
@@ -154,6 +171,11 @@ SLOW = {
     "pfedme": slow_pfedme,
     "fedavg": slow_fedavg,
     "ditto": slow_ditto,
+    "fedper": slow_private(HEAD),
+    "lg-fedavg": slow_private(~HEAD),
+    "fedbn": slow_private(~HEAD),
+    "fedrep": slow_fedrep,
+    "fedbabu": slow_fedbabu,
     "meta-sgd": slow_maml,
     "anil": slow_maml,
     "protonet": slow_maml,
@@ -256,6 +278,11 @@ CASES = [
     Case("fedavg", {"local_steps": 3}),
     Case("fedavg", {"local_steps": 1}),
     Case("ditto", NEAR),
+    Case("fedper", {"local_steps": 3}),
+    Case("lg-fedavg", {"local_steps": 3}),
+    Case("fedbn", {"local_steps": 3, "private": "body"}),
+    Case("fedrep", {"local_steps": 3, "head_passes": PASSES}),
+    Case("fedbabu", {"local_steps": 3}),
     Case("meta-sgd", {}, learned(), Adam),
     Case("meta-sgd", SGD | S2, learned()),
     Case("meta-sgd", SGD | THREE, learned(3)),

@@ -17,6 +17,7 @@ from moml.tasks import sine
 from moml.tasks.sampler import _draw_turnout, draw, fetch
 from moml.types import SampleSpec, Task, TaskBatch, Turnout
 from tests.algorithms.common import (
+    HEAD,
     HYPER,
     K,
     N,
@@ -34,6 +35,7 @@ from tests.reference.fedavg import fedavg
 from tests.reference.localmoml import localmoml
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
+from tests.reference.private import fedbabu, fedper, fedrep
 from tests.reference.problem import SIGMOID
 
 SIZES = (12, 3, 7, 5, 12, 9, 4)  # some have fewer rows than a visit draws
@@ -57,6 +59,9 @@ FIRST, DIFFERENCE = (
     adapting(times_hessian=h) for h in (adaptation.first_order, adaptation.finite_difference)
 )
 slow_local = lambda w, rounds: localmoml(PLAIN, w, rounds, eta=ETA, beta=BETA)
+slow_private = lambda private: (
+    lambda w, rounds: fedper(SIGMOID, w, rounds, eta=ETA, private=private)
+)
 slow_per_fedavg = lambda A: lambda w, rounds: (perfedavg(A, w, rounds, eta=ETA), {})
 METHODS: dict[str, Any] = {
     "localmoml": ("localmoml", {}, slow_local),
@@ -77,6 +82,17 @@ METHODS: dict[str, Any] = {
         "ditto",
         {"prox": LAMBDA},
         lambda w, rounds: ditto(SIGMOID, w, rounds, eta=ETA, alpha=ALPHA, lam=LAMBDA),
+    ),
+    "fedper": ("fedper", {}, slow_private(HEAD)),
+    "lg-fedavg": ("lg-fedavg", {}, slow_private(~HEAD)),
+    "fedbn": ("fedbn", {"private": "body"}, slow_private(~HEAD)),
+    "fedrep": (
+        "fedrep",
+        {"head_passes": 3},
+        lambda w, rounds: fedrep(SIGMOID, w, rounds, eta=ETA, head=HEAD, passes=3),
+    ),
+    "fedbabu": (
+        "fedbabu", {}, lambda w, rounds: (fedbabu(SIGMOID, w, rounds, eta=ETA, head=HEAD), {}),
     ),
 }  # fmt: skip
 EVERYTHING = {"dropout": 0.5, "straggle": 0.5, "weighted": True, "at_once": 2}
