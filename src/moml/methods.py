@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from moml.algorithms.federated.fedavg import fedavg
+from moml.algorithms.federated.feddbe import feddbe
 from moml.algorithms.federated.local import localmoml, per_fedavg
+from moml.algorithms.federated.mixed import apfl, fedala
 from moml.algorithms.federated.pfedme import ditto, pfedme
 from moml.algorithms.federated.private import fedbabu, fedbn, fedper, fedrep, lg_fedavg
 from moml.algorithms.method import Factory, Method, factory
@@ -25,10 +27,10 @@ from moml.errors import ConfigError
 from moml.types import Loss
 
 __all__ = [
-    "METHODS", "Method", "anil", "bspiderboost", "ditto", "factory_of", "fedavg", "fedbabu",
-    "fedbn", "fedper", "fedrep", "fo_maml", "hf_maml", "lg_fedavg", "localmoml", "maml", "meta_sgd",
-    "method", "moml", "moml_v1", "moml_v2", "nasa", "per_fedavg", "pfedme", "protonet", "reptile",
-    "scgd", "summary",
+    "METHODS", "Method", "anil", "apfl", "bspiderboost", "ditto", "factory_of", "fedala", "fedavg",
+    "fedbabu", "fedbn", "feddbe", "fedper", "fedrep", "fo_maml", "hf_maml", "lg_fedavg",
+    "localmoml", "maml", "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa", "per_fedavg",
+    "pfedme", "protonet", "reptile", "scgd", "summary",
 ]  # fmt: skip
 METHODS: dict[str, Factory] = {
     "maml": maml,
@@ -50,6 +52,9 @@ METHODS: dict[str, Factory] = {
     "fedbn": fedbn,
     "fedrep": fedrep,
     "fedbabu": fedbabu,
+    "apfl": apfl,
+    "fedala": fedala,
+    "feddbe": feddbe,
     "meta-sgd": meta_sgd,
     "anil": anil,
     "protonet": protonet,

@@ -40,10 +40,13 @@ from tests.algorithms.common import (
 )
 from tests.reference import adaptation as reference
 from tests.reference.adam import Adam
+from tests.reference.apfl import apfl
 from tests.reference.bspiderboost import bspiderboost
 from tests.reference.closed_form import CLOSED_FORM
 from tests.reference.ditto import ditto
+from tests.reference.fedala import fedala
 from tests.reference.fedavg import fedavg
+from tests.reference.feddbe import feddbe
 from tests.reference.localmoml import localmoml
 from tests.reference.maml import maml
 from tests.reference.moml_v1 import both_ways, eager, moml_v1
@@ -156,6 +159,20 @@ def slow_fedbabu(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> A
     return fedbabu(SIGMOID, w, [clients(v) for v in visits], eta=h.eta, head=HEAD), None
 
 
+def slow_apfl(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    return apfl(SIGMOID, w, [clients(v) for v in visits], eta=h.eta, mix=0.3, adaptive=True)
+
+
+def slow_fedala(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    sizes = {"eta": h.eta, "mix_eta": h.mix_eta, "mix_steps": 4, "upper": HEAD}
+    return fedala(SIGMOID, w, [clients(v) for v in visits], **sizes)
+
+
+def slow_feddbe(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    sizes = {"eta": h.eta, "kappa": h.kappa, "shift_rate": h.shift_rate}
+    return feddbe(w, [clients(v) for v in visits], **sizes)
+
+
 SLOW = {
     "maml": slow_maml,
     "fo-maml": slow_maml,
@@ -176,6 +193,9 @@ SLOW = {
     "fedbn": slow_private(~HEAD),
     "fedrep": slow_fedrep,
     "fedbabu": slow_fedbabu,
+    "apfl": slow_apfl,
+    "fedala": slow_fedala,
+    "feddbe": slow_feddbe,
     "meta-sgd": slow_maml,
     "anil": slow_maml,
     "protonet": slow_maml,
@@ -225,6 +245,7 @@ tie[3:, 3:] = 0.5  # the head's two numbers begin with their mean
 BY_LAYER = {"step_sizes": "layer"}
 layers = lambda k: reference.layer_steps(SIGMOID, k, np.array([0, 0, 0, 1, 1]))
 NEAR = {"prox": LAMBDA, "local_steps": 3}
+DBE = {"features": features, "kappa": 0.7, "shift_rate": 0.5}
 PFEDME = NEAR | {"prox_steps": R, "server_rate": BETA_S}
 
 CASES = [
@@ -283,6 +304,9 @@ CASES = [
     Case("fedbn", {"local_steps": 3, "private": "body"}),
     Case("fedrep", {"local_steps": 3, "head_passes": PASSES}),
     Case("fedbabu", {"local_steps": 3}),
+    Case("apfl", {"local_steps": 3, "mix": 0.3}),
+    Case("fedala", {"local_steps": 3, "mix_eta": 5.0, "mix_steps": 4}),
+    Case("feddbe", DBE | {"local_steps": 3}, world=head_world),
     Case("meta-sgd", {}, learned(), Adam),
     Case("meta-sgd", SGD | S2, learned()),
     Case("meta-sgd", SGD | THREE, learned(3)),
