@@ -12,10 +12,13 @@ from functools import cache
 from typing import Any
 
 from moml.algorithms.federated.fedavg import fedavg, local
+from moml.algorithms.federated.feddbe import feddbe
 from moml.algorithms.federated.fedopt import fedadam, fedavgm, fedyogi
 from moml.algorithms.federated.fedprox import feddyn, fedprox
 from moml.algorithms.federated.local import localmoml, per_fedavg
+from moml.algorithms.federated.mixed import apfl, fedala
 from moml.algorithms.federated.pfedme import ditto, pfedme
+from moml.algorithms.federated.private import fedbabu, fedbn, fedper, fedrep, lg_fedavg
 from moml.algorithms.federated.scaffold import scaffold
 from moml.algorithms.method import Factory, Method, factory
 from moml.algorithms.method import summary as _summary
@@ -31,10 +34,11 @@ from moml.registry import Registry
 from moml.types import Loss
 
 __all__ = [
-    "METHODS", "Method", "anil", "bspiderboost", "ditto", "factory_of", "fedadam", "fedavg",
-    "fedavgm", "feddyn", "fedprox", "fedyogi", "fo_maml", "hf_maml", "local", "localmoml", "maml",
-    "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa", "per_fedavg", "pfedme", "protonet",
-    "reptile", "scaffold", "scgd", "summary",
+    "METHODS", "Method", "anil", "apfl", "bspiderboost", "ditto", "factory_of", "fedadam",
+    "fedala", "fedavg", "fedavgm", "fedbabu", "fedbn", "feddbe", "feddyn", "fedper", "fedprox",
+    "fedrep", "fedyogi", "fo_maml", "hf_maml", "lg_fedavg", "local", "localmoml", "maml",
+    "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa", "per_fedavg", "pfedme",
+    "protonet", "reptile", "scaffold", "scgd", "summary",
 ]  # fmt: skip
 OURS: dict[str, Factory] = {
     "maml": maml,
@@ -58,6 +62,14 @@ OURS: dict[str, Factory] = {
     "fedadam": fedadam,
     "fedyogi": fedyogi,
     "local": local,
+    "fedper": fedper,
+    "lg-fedavg": lg_fedavg,
+    "fedbn": fedbn,
+    "fedrep": fedrep,
+    "fedbabu": fedbabu,
+    "apfl": apfl,
+    "fedala": fedala,
+    "feddbe": feddbe,
     "meta-sgd": meta_sgd,
     "anil": anil,
     "protonet": protonet,

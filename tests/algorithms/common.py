@@ -66,13 +66,13 @@ def sigmoid_world(dtype: Any = np.float64, sizes: tuple[int, ...] | None = None)
 
 
 @cache
-def head_world(dtype: Any = np.float64) -> World:
-    """The same tasks for a closed-form linear head over two tanh features."""
+def head_world(dtype: Any = np.float64, sizes: tuple[int, ...] | None = None) -> World:
+    """The same tasks for a linear head over two tanh features."""
     x, y = data(d=3)
     w = np.random.default_rng(2).normal(size=9).astype(dtype)
     head = LinearHead(jnp.asarray(w[None, 6:8]), jnp.asarray(w[8:]))
     params = {"body": jnp.asarray(w[:6].reshape(2, 3)), "head": head}
-    return World(from_arrays(x.astype(dtype), y.astype(dtype)), head_loss, params)
+    return World(from_arrays(x.astype(dtype), y.astype(dtype), sizes), head_loss, params)
 
 
 @cache

@@ -41,10 +41,13 @@ from tests.algorithms.common import (
 from tests.reference import adaptation as reference
 from tests.reference.adam import Adam
 from tests.reference.alone import alone
+from tests.reference.apfl import apfl
 from tests.reference.bspiderboost import bspiderboost
 from tests.reference.closed_form import CLOSED_FORM
 from tests.reference.ditto import ditto
+from tests.reference.fedala import fedala
 from tests.reference.fedavg import fedavg
+from tests.reference.feddbe import feddbe
 from tests.reference.feddyn import feddyn
 from tests.reference.fedopt import adaptive, fedavgm
 from tests.reference.fedprox import fedprox
@@ -55,6 +58,7 @@ from tests.reference.moml_v2 import moml_v2
 from tests.reference.nasa import nasa
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
+from tests.reference.private import fedbabu, fedper, fedrep
 from tests.reference.problem import SIGMOID
 from tests.reference.protonet import PROTONET
 from tests.reference.reptile import reptile
@@ -64,6 +68,7 @@ from tests.reference.scgd import scgd
 SHARED = ("eta", "beta", "alpha", "gamma")  # the numbers that all cases have from HYPER
 ALL = np.ones(5, bool)
 LAMBDA, R, BETA_S = 0.8, 4, 0.7  # pFedMe's lambda, also Ditto's; its steps; its server's rate
+PASSES = 3  # of FedRep's heads
 plain = lambda: lambda delta: delta
 
 
@@ -177,6 +182,35 @@ def slow_alone(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any
     return alone(SIGMOID, w, [clients(v) for v in visits], eta=h.eta)
 
 
+def slow_private(private: np.ndarray) -> Callable:
+    return lambda A, w, visits, h, u, outer: fedper(
+        SIGMOID, w, [clients(v) for v in visits], eta=h.eta, private=private
+    )
+
+
+def slow_fedrep(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    return fedrep(SIGMOID, w, rounds, eta=h.eta, head=HEAD, passes=PASSES)
+
+
+def slow_fedbabu(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    return fedbabu(SIGMOID, w, [clients(v) for v in visits], eta=h.eta, head=HEAD), None
+
+
+def slow_apfl(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    return apfl(SIGMOID, w, [clients(v) for v in visits], eta=h.eta, mix=0.3, adaptive=True)
+
+
+def slow_fedala(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    sizes = {"eta": h.eta, "mix_eta": h.mix_eta, "mix_steps": 4, "upper": HEAD}
+    return fedala(SIGMOID, w, [clients(v) for v in visits], **sizes)
+
+
+def slow_feddbe(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    sizes = {"eta": h.eta, "kappa": h.kappa, "shift_rate": h.shift_rate}
+    return feddbe(w, [clients(v) for v in visits], **sizes)
+
+
 SLOW = {
     "maml": slow_maml,
     "fo-maml": slow_maml,
@@ -199,6 +233,14 @@ SLOW = {
     "fedadam": slow_adaptive("adam"),
     "fedyogi": slow_adaptive("yogi"),
     "local": slow_alone,
+    "fedper": slow_private(HEAD),
+    "lg-fedavg": slow_private(~HEAD),
+    "fedbn": slow_private(~HEAD),
+    "fedrep": slow_fedrep,
+    "fedbabu": slow_fedbabu,
+    "apfl": slow_apfl,
+    "fedala": slow_fedala,
+    "feddbe": slow_feddbe,
     "meta-sgd": slow_maml,
     "anil": slow_maml,
     "protonet": slow_maml,
@@ -249,6 +291,7 @@ BY_LAYER = {"step_sizes": "layer"}
 layers = lambda k: reference.layer_steps(SIGMOID, k, np.array([0, 0, 0, 1, 1]))
 NEAR = {"prox": LAMBDA, "local_steps": 3}
 ADAPTIVE = {"local_steps": 3, "server_rate": 0.1, "b1": 0.7, "b2": 0.8, "tau": 0.05}
+DBE = {"features": features, "kappa": 0.7, "shift_rate": 0.5}
 PFEDME = NEAR | {"prox_steps": R, "server_rate": BETA_S}
 
 CASES = [
@@ -310,6 +353,14 @@ CASES = [
     Case("fedadam", ADAPTIVE),
     Case("fedyogi", ADAPTIVE),
     Case("local", {"local_steps": 3}),
+    Case("fedper", {"local_steps": 3}),
+    Case("lg-fedavg", {"local_steps": 3}),
+    Case("fedbn", {"local_steps": 3, "private": "body"}),
+    Case("fedrep", {"local_steps": 3, "head_passes": PASSES}),
+    Case("fedbabu", {"local_steps": 3}),
+    Case("apfl", {"local_steps": 3, "mix": 0.3}),
+    Case("fedala", {"local_steps": 3, "mix_eta": 5.0, "mix_steps": 4}),
+    Case("feddbe", DBE | {"local_steps": 3}, world=head_world),
     Case("meta-sgd", {}, learned(), Adam),
     Case("meta-sgd", SGD | S2, learned()),
     Case("meta-sgd", SGD | THREE, learned(3)),

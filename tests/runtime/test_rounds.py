@@ -17,27 +17,35 @@ from moml.tasks import sine
 from moml.tasks.sampler import _draw_turnout, draw, fetch
 from moml.types import SampleSpec, Task, TaskBatch, Turnout
 from tests.algorithms.common import (
+    HEAD,
     HYPER,
     K,
     N,
     T,
+    World,
     assert_close,
     at,
     clients,
+    features,
     flat,
+    head_world,
     quick_jit,
     sigmoid_world,
 )
 from tests.reference import adaptation
 from tests.reference.alone import alone
+from tests.reference.apfl import apfl
 from tests.reference.ditto import ditto
+from tests.reference.fedala import fedala
 from tests.reference.fedavg import fedavg
+from tests.reference.feddbe import feddbe
 from tests.reference.feddyn import feddyn
 from tests.reference.fedopt import adaptive, fedavgm
 from tests.reference.fedprox import fedprox
 from tests.reference.localmoml import localmoml
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
+from tests.reference.private import fedbabu, fedper, fedrep
 from tests.reference.problem import SIGMOID
 from tests.reference.scaffold import scaffold
 
@@ -65,12 +73,20 @@ def slow_adaptive(rule: str) -> Any:
     return lambda w, rounds: (adaptive(SIGMOID, w, rounds, rule=rule, **numbers), {})
 
 
+def slow_fedala(w: Any, rounds: Any) -> Any:
+    sizes = {"eta": ETA, "mix_eta": 5.0, "mix_steps": 4, "upper": HEAD}
+    return fedala(SIGMOID, w, rounds, **sizes)
+
+
 # name of a method -> its options, and the slow loop over clients: (w, rounds) -> path, what is kept
 PLAIN = adapting()
 FIRST, DIFFERENCE = (
     adapting(times_hessian=h) for h in (adaptation.first_order, adaptation.finite_difference)
 )
 slow_local = lambda w, rounds: localmoml(PLAIN, w, rounds, eta=ETA, beta=BETA)
+slow_private = lambda private: (
+    lambda w, rounds: fedper(SIGMOID, w, rounds, eta=ETA, private=private)
+)
 slow_per_fedavg = lambda A: lambda w, rounds: (perfedavg(A, w, rounds, eta=ETA), {})
 METHODS: dict[str, Any] = {
     "localmoml": ("localmoml", {}, slow_local),
@@ -115,31 +131,64 @@ METHODS: dict[str, Any] = {
     "fedadam": ("fedadam", ADAPTIVE, slow_adaptive("adam")),
     "fedyogi": ("fedyogi", ADAPTIVE, slow_adaptive("yogi")),
     "local": ("local", {}, lambda w, rounds: alone(SIGMOID, w, rounds, eta=ETA)),
+    "fedper": ("fedper", {}, slow_private(HEAD)),
+    "lg-fedavg": ("lg-fedavg", {}, slow_private(~HEAD)),
+    "fedbn": ("fedbn", {"private": "body"}, slow_private(~HEAD)),
+    "fedrep": (
+        "fedrep",
+        {"head_passes": 3},
+        lambda w, rounds: fedrep(SIGMOID, w, rounds, eta=ETA, head=HEAD, passes=3),
+    ),
+    "fedbabu": (
+        "fedbabu", {}, lambda w, rounds: (fedbabu(SIGMOID, w, rounds, eta=ETA, head=HEAD), {}),
+    ),
+    "apfl": (
+        "apfl",
+        {"mix": 0.3},
+        lambda w, rounds: apfl(SIGMOID, w, rounds, eta=ETA, mix=0.3, adaptive=True),
+    ),
+    "apfl fixed": (
+        "apfl",
+        {"mix": 0.3, "adaptive": False},
+        lambda w, rounds: apfl(SIGMOID, w, rounds, eta=ETA, mix=0.3, adaptive=False),
+    ),
+    "fedala": ("fedala", {"mix_eta": 5.0, "mix_steps": 4}, slow_fedala),
+    "feddbe": (
+        "feddbe",
+        {"features": features, "kappa": 0.7, "shift_rate": 0.5},
+        lambda w, rounds: feddbe(w, rounds, eta=ETA, kappa=0.7, shift_rate=0.5),
+    ),
 }  # fmt: skip
 EVERYTHING = {"dropout": 0.5, "straggle": 0.5, "weighted": True, "at_once": 2}
 ALONE = [{}, {"dropout": 0.5}, {"straggle": 0.5}, {"weighted": True}, {"at_once": 2}]
 
 
+def world_of(name: str) -> World:
+    """Clients of unequal sizes, with a model that the method takes."""
+    return (head_world if name == "feddbe" else sigmoid_world)(sizes=SIZES)
+
+
 def compose(name: str, **options: Any) -> Any:
     shape = {"tasks_per_step": 3, "k": K, "local_steps": 4}
-    return method(name, sigmoid_world().loss, n=N, **(shape | options))
+    return method(name, world_of(name).loss, n=N, **(shape | options))
 
 
 @cache
-def visits_of(need: SampleSpec, rounds: int = T) -> Any:
+def visits_of(need: SampleSpec, rounds: int = T, name: str = "") -> Any:
     """What the first rounds of the key draw, of clients of unequal sizes."""
-    tasks = sigmoid_world(sizes=SIZES).tasks
+    tasks = world_of(name).tasks
     one = lambda t: draw(jax.random.fold_in(jax.random.key(KEY), t), need, tasks)
     return quick_jit(jax.vmap(lambda t: fetch(one(t), tasks)))(jnp.arange(rounds))
 
 
 def simulated(m: Any) -> tuple[np.ndarray, Any]:
     """The model after every round of the compiled simulator, and its last state."""
-    world = sigmoid_world(sizes=SIZES)
+    world = world_of(m.name)
     program = simulate.Program(
         simulate.draws(m.algorithm.needs), quick_jit(simulate.stretch(m.algorithm))
     )
     own = {name: value for name, value in m.hyper._asdict().items() if name not in SHARED}
+    own = {name: x for name, x in m.hyper._asdict().items() if name not in ("eta", "alpha", "beta")}
     hyper = jax.tree.map(jnp.asarray, HYPER._replace(**own))
     state, metas = m.algorithm.init(world.params, hyper), []
     for t in range(T):
@@ -150,9 +199,9 @@ def simulated(m: Any) -> tuple[np.ndarray, Any]:
 
 
 def check(m: Any, slow: Any) -> None:
-    visits = visits_of(m.algorithm.needs)
+    visits = visits_of(m.algorithm.needs, name=m.name)
     rounds = [clients(at(visits, t)) for t in range(T)]
-    w = flat(sigmoid_world().params)
+    w = flat(world_of(m.name).params)
     path, kept = slow(w, rounds)
     metas, state = simulated(m)
     rough = m.options.get("curvature") == "finite-difference"

@@ -38,6 +38,14 @@ MemoryDtype = Literal["float32", "bfloat16"]
 Adaptation = Callable[[int], Adapt]  # number of steps -> the adaptation
 
 
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
+
+
 def _transformation(value: object) -> bool:
     return isinstance(value, optax.GradientTransformation)
 
@@ -59,8 +67,9 @@ PrivateLeaves = Annotated[
     str | Leaves,
     Allowed(
         'a regular expression of leaf names such as "head", or a function such as moml.parts.named',
-        kind=str,
-        other=callable,
+        _compiles,
+        str,
+        callable,
     ),
 ]
 Tied = Annotated[

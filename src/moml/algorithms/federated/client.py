@@ -162,3 +162,15 @@ def with_private(update: Update, leaves: Leaves) -> Update:
         return done._replace(meta=pick(done.meta, others(leaves)(w)), row=kept)
 
     return own
+
+
+def sending(update: Update, leaves: Leaves) -> Update:
+    """The same update at a client that sends the chosen leaves alone."""
+
+    def some(
+        meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper, *extra: PyTree
+    ) -> ClientResult:
+        done = update(meta, row, task, steps, hyper, *extra)
+        return done._replace(meta=pick(done.meta, leaves(meta)))
+
+    return some

@@ -19,6 +19,7 @@ from moml.algorithms.federated.client import (
     Steps,
     Update,
     others,
+    sending,
     weighted,
     where,
     with_private,
@@ -104,6 +105,7 @@ def rounds(
     begin: Callable[[Meta], PyTree] | None = None,
     kept: Callable[[Meta, PyTree], Meta] | None = None,
     private: Leaves = no_leaves,
+    frozen: Leaves = no_leaves,
     stored: Stored = MEMORY_DTYPES["float32"],
     server: Server = TAKE_MEAN,
     at_once: int | None = None,
@@ -128,6 +130,8 @@ def rounds(
         (w, u) -> the client's own model; None: it has none besides its private leaves.
     private
         Leaves that stay at their client. They begin as those of the first model.
+    frozen
+        Leaves that stay those of the first model, which every client knows; not with `private`.
     stored
         How rows are kept: as they are, or in bfloat16.
     server
@@ -150,6 +154,10 @@ def rounds(
         first_row = lambda meta: Private(pick(meta, private(meta)), begin(meta))
         mixed = kept or (lambda meta, u: meta)
         own_model = lambda meta, u: mixed(combine(u.leaves, meta), u.rest)
+    elif frozen is not no_leaves:
+        travels = others(frozen)
+        update, server = sending(update, travels), on_leaves(server, travels)
+        shared = lambda meta: pick(meta, travels(meta))
     memory = stored.memory(ema(n or 0)) if keeps else none()
 
     def first(params: Params, hyper: Hyper) -> RoundState:
@@ -161,9 +169,9 @@ def rounds(
     ) -> ClientResult:
         """A client's update; what it keeps begins at its first round."""
         if not keeps:
-            return update(shared(meta), (), task, steps, hyper, *extra)
+            return update(meta, (), task, steps, hyper, *extra)
         row = row._replace(u=where(row.visits > 0, row.u, first_row(meta)))
-        done = update(shared(meta), row, task, steps, hyper, *extra)
+        done = update(meta, row, task, steps, hyper, *extra)
         return done._replace(row=Ema(done.row, row.visits + 1))
 
     def step(

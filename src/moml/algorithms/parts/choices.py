@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
+from jaxtyping import PyTree
+
 from moml.algorithms.parts.adapt import (
     Leaves,
     all_leaves,
@@ -33,7 +36,7 @@ from moml.algorithms.signature import (
     Tied,
 )
 from moml.errors import ConfigError
-from moml.types import Loss, Memory, SampleSpec
+from moml.types import Loss, Memory, Params, SampleSpec
 
 CURVATURES = {
     "exact": exact,
@@ -68,11 +71,27 @@ def tied_leaves(tied: bool | Leaves) -> Leaves:
     return tied
 
 
-def private_leaves(private: str | Leaves | None) -> Leaves:
-    """The leaves that stay at their client: those with such names, or as a function chooses."""
-    if private is None:
+def private_leaves(given: str | Leaves | None, keyword: str = "private") -> Leaves:
+    """The leaves with such names, or as a function chooses; none where nothing is given."""
+    if given is None:
         return no_leaves
-    return named(private) if isinstance(private, str) else private
+    return _at_least_one(given, keyword) if isinstance(given, str) else given
+
+
+def _at_least_one(pattern: str, keyword: str) -> Leaves:
+    """The leaves with such names, or a ConfigError where there are none."""
+    chosen, nothing = named(pattern), f"{keyword} must match the name of a leaf; got {pattern!r}"
+
+    def leaves(params: Params) -> PyTree[bool]:
+        found = chosen(params)
+        if any(jax.tree.leaves(found)):
+            return found
+        paths, _ = jax.tree.flatten_with_path(params)
+        names = [jax.tree_util.keystr(at, simple=True, separator="/") for at, _ in paths]
+        few = [*names[:8], "..."] if len(names) > 8 else names
+        raise ConfigError(f"{nothing}, of the leaves {', '.join(few)}")
+
+    return leaves
 
 
 def fixed_number(n: int | None) -> int:

@@ -72,7 +72,7 @@ def closed_form(
         return LinearHead(w.weight + move[:-1].T, w.bias + move[-1])
 
     def merge(meta: ClosedForm, p: LinearHead) -> Params:
-        return _with_head(meta.params, head, p)
+        return with_head(meta.params, head, p)
 
     return Adapt(init, start, apply, merge)
 
@@ -118,12 +118,18 @@ def prototypes(features: PyTree, head: Callable[[Params], PyTree]) -> Adapt:
         return LinearHead(2 * c, -jnp.sum(c**2, axis=1))
 
     def merge(meta: Params, p: LinearHead) -> Params:
-        return _with_head(meta, head, p)
+        return with_head(meta, head, p)
 
     return Adapt(lambda params, hyper: params, start, apply, merge)
 
 
-def _with_head(params: Params, head: Callable[[Params], PyTree], p: LinearHead) -> Params:
+def head_of(params: Params) -> PyTree:
+    """The layer named head: an attribute of the parameters, or an item of a dictionary."""
+    return params["head"] if isinstance(params, dict) else params.head
+
+
+def with_head(params: Params, head: Callable[[Params], PyTree], p: LinearHead) -> Params:
+    """The same parameters with another linear head."""
     leaves, tree = jax.tree.flatten(params)
     places = head(jax.tree.unflatten(tree, range(len(leaves))))  # which are the head's
     leaves[places.weight], leaves[places.bias] = p.weight, p.bias

@@ -1,20 +1,14 @@
 """ProtoNet: the nearest class mean in a learned embedding."""
 
-from typing import Any
-
 from moml.algorithms.method import Method, factory
 from moml.algorithms.parts.choices import ANY, Inner, Sampling
-from moml.algorithms.parts.heads import prototypes
+from moml.algorithms.parts.heads import head_of, prototypes
 from moml.algorithms.parts.memory import none
 from moml.algorithms.parts.optimizer import rates
 from moml.algorithms.signature import Function, Optimizer, Positive
 from moml.algorithms.single.engine import single_node_method
 from moml.errors import ConfigError
-from moml.types import Loss, Params
-
-
-def _head(params: Params) -> Any:
-    return params["head"] if isinstance(params, dict) else params.head
+from moml.types import Loss
 
 
 @factory
@@ -45,5 +39,8 @@ def protonet(
     """
     if features is None:
         raise ConfigError("protonet needs the network's features: give features=net.features")
-    inner, hyper = Inner(adapt=lambda steps: prototypes(features, _head)), rates(optimizer, eta=eta)
+    inner, hyper = (
+        Inner(adapt=lambda steps: prototypes(features, head_of)),
+        rates(optimizer, eta=eta),
+    )
     return single_node_method(loss, inner, none(), optimizer, batch.spec(), hyper)
