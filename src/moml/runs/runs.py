@@ -179,6 +179,8 @@ def row_of(
     config: Config, plan: Plan, values: Sequence[float | None], setting: Record, seconds: float
 ) -> Record:
     """The result row of some scores, one a seed."""
+    if plan.model is not None:
+        setting = {"model": plan.model} | setting
     return result_row(
         table="train",
         dataset=kind_of(config.problem),

@@ -98,6 +98,15 @@ class OnDisk(Execution):
             self._put(piece, self._packed(rows, len(piece.ids)))
         return carry, jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
 
+    def stores(self, carry: State) -> Iterator[tuple[np.ndarray, State]]:
+        self.settle()
+        size = max(1, min(self.store.n, BUDGET // self.store.layout.width))
+        for first in range(0, self.store.n, size):
+            ids = np.arange(first, min(first + size, self.store.n))
+            rows = self._pool.submit(self.store.read, ids).result()
+            some = self._padded(carry, Rows(ids, rows), size)
+            yield np.pad(ids, (0, size - len(ids)), mode="edge"), some.state.memory
+
     def snapshot(self, carry: State, step: int, kept: Sequence[int]) -> tuple[State, Record]:
         self.settle()
         return carry, self.store.saving(step, kept)
