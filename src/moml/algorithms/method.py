@@ -20,7 +20,7 @@ from moml.algorithms.signature import (
     unknown,
 )
 from moml.errors import ConfigError
-from moml.types import Algorithm, Hyper, Memory
+from moml.types import Algorithm, Hyper, Loss, Memory
 
 Factory = Callable[..., "Method"]
 
@@ -43,6 +43,7 @@ class Method(NamedTuple):
     work: Work | None = None  # of a client in a round, where there are rounds
     options: Mapping[str, Any] = {}  # its keywords with the values in use; filled by `factory`
     name: str = ""
+    loss: Loss | None = None  # that it was composed with
 
     @property
     def n(self) -> int | None:
@@ -191,7 +192,8 @@ def _checking(
             raise ConfigError(BOTH)
         made = _shared(composes, loss, used, made)
         traced = {o: value for o, value in made.hyper._asdict().items() if o in known}
-        return made._replace(options=used | dict(made.options) | traced, name=made.name or name)
+        options = used | dict(made.options) | traced
+        return made._replace(options=options, name=made.name or name, loss=loss)
 
     composed.__doc__ = _documented(own.__doc__ or "", given)
     composed.__signature__ = given  # type: ignore[attr-defined]

@@ -76,8 +76,10 @@ class Resume(Execution):
 class Score(Plugins):
     """Score a run's model again, with other shots, steps or test tasks.
 
-    For a run on clients: accuracy of every client before and after it adapts, the worst tenth, the
-    spread, and the same of clients that never took part; --json has a row for each client.
+    For a federated run, every client by three models: the global one; the one that it keeps, or the
+    global one fine-tuned on its training samples where it keeps none; the global one adapted to
+    `shots` of its test samples. Mean over clients, also weighted by test samples, the worst tenth,
+    the spread, how many are worse off than with the global model; --json has a row for each client.
     """
 
     run: tyro.conf.Positional[Path]
@@ -92,6 +94,15 @@ class Score(Plugins):
     """Episodes: classify one image at a time, so that no answer depends on the others."""
     best: bool = False
     """The best checkpoint instead of the newest."""
+    epochs: int | None = None
+    """Clients: passes of fine-tuning over the training samples. By default local_epochs, or 1."""
+    rate: float | None = None
+    """Clients: step size of fine-tuning. By default the eta of the run."""
+    leaves: str | None = None
+    """Clients: parameters to fine-tune, as a regular expression of their names, such as head. By
+    default all."""
+    local: Path | None = None
+    """Clients: a run of method local on the same problem; counts who is worse off than alone."""
     json: Path | None = None
     """File for the result rows."""
 
@@ -116,7 +127,13 @@ def _report(
     from moml.report.terminal import cost_line, print_clients, print_rows
     from moml.storage.files import write_json
 
-    (print_clients if "group" in rows[0]["setting"] else print_rows)(rows, title)
+    of_clients = [row for row in rows if "group" in row["setting"]]
+    others = [row for row in rows if "group" not in row["setting"]]
+    if others:
+        print_rows(others, title)
+    if of_clients:
+        method, metric = (of_clients[0][name] for name in ("method", "metric"))
+        print_clients(of_clients, f"{method}, {metric.replace('_', ' ')} of clients by model")
     if spent is not None:
         say(f"cost:   {cost_line(spent)}")
     if file is not None:
@@ -198,6 +215,7 @@ def _end(config: "Config", job: "Job", folder: Path, file: Path | None, seconds:
 
 def score(command: Score) -> None:
     """Score a run's model."""
+    from moml.runs.client_scores import FineTuning
     from moml.runs.score import score as scored
 
     file = rows_file(command.json)
@@ -208,6 +226,8 @@ def score(command: Score) -> None:
         tasks=command.tasks,
         alone=command.alone,
         best=command.best,
+        tuning=FineTuning(command.epochs, command.rate, command.leaves),
+        local=command.local,
     )
     _report(rows, f"{config.method}, {rows[0]['metric']}", file, command.run)
 

@@ -9,15 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from moml.errors import printable
+from moml.report.clients import ABOUT, client_lines, clients_in, group_lines, metric_in
 from moml.types import Record
 
-NAMES = {"took-part": "took part", "unseen": "never took part"}
-FIGURES = {  # column -> metric
-    "before": "accuracy_before",
-    "after": "test_accuracy",
-    "worst tenth": "worst_decile",
-    "spread": "spread",
-}
 SHOWN = 20  # clients; of more, only the worst half as many
 PAYS = 0.99  # personalisation pays below this share of the best score without adaptation
 
@@ -47,12 +41,17 @@ def mean_std(mean: float | int | None, std: float | int | None, form: str = ".3f
 
 
 def print_rows(rows: Sequence[Record], title: str) -> None:
-    """Print the setting, method, mean, standard deviation, lost seeds and cost of each row."""
-    score = rows[0]["metric"].replace("_", " ")
-    columns = ("method", *rows[0]["setting"], score, "seeds", "lost", "samples", "seconds")
+    """Print the setting, method, mean, standard deviation, lost seeds and cost of each row.
+
+    Which of a client's models was scored stands over the score.
+    """
+    axes = [name for name in rows[0]["setting"] if name != "model"]
+    model = rows[0]["setting"].get("model")
+    score = rows[0]["metric"].replace("_", " ") + (f", {model}" if model else "")
+    columns = ("method", *axes, score, "seeds", "lost", "samples", "seconds")
     spread = lambda row: mean_std(row["mean"], row["std"])
     lines = [
-        (row["method"], *map(number, row["setting"].values()),
+        (row["method"], *(number(row["setting"][name]) for name in axes),
          spread(row) if row["seeds"] > 1 else number(row["mean"], ".3f"),
          str(row["seeds"]), str(row["lost"]), f"{row['samples']:,}", f"{row['seconds']:.1f}")
         for row in rows
@@ -102,36 +101,17 @@ def print_settings(rows: Sequence[Record], title: str) -> None:
 
 
 def print_clients(rows: Sequence[Record], title: str) -> None:
-    """Print the scores of groups of clients, then of single clients for the first `shots`."""
-    groups = _merged([row for row in rows if "client" not in row["setting"]], "group", "shots")
-    lines = [
-        [NAMES[line["group"]], str(line["shots"]), str(line["clients"]),
-         *(f"{line[metric]:.1f}" for metric in FIGURES.values())]
-        for line in groups
-    ]  # fmt: skip
-    print_table(f"{title}, %", ("clients", "shots", "count", *FIGURES), lines)
-    first = rows[0]["setting"]["shots"]
-    single = [row for row in rows if "client" in row["setting"]]
-    single = [row for row in single if row["setting"]["shots"] == first]
-    ranked = sorted(_merged(single, "group", "client"), key=lambda line: line["test_accuracy"])
+    """Print the scores of groups of clients by each model, then those of single clients."""
+    metric = metric_in(rows)
+    unit = ", %" if "accuracy" in metric else ""
+    print_table(f"{title}{unit}", *group_lines(rows))
+    ranked = clients_in(rows)
     few = ranked if len(ranked) <= SHOWN else ranked[: SHOWN // 2]
     which = "" if few is ranked else f"; the worst {len(few)} of {len(ranked)}, --json has all"
-    lines = [
-        [NAMES[line["group"]], str(line["client"]), str(line["images"]),
-         f"{line['accuracy_before']:.1f}", f"{line['test_accuracy']:.1f}"]
-        for line in few
-    ]  # fmt: skip
-    columns = ("clients", "number", "test images", "before", "after")
-    print_table(f"single clients, {first} shots{which}", columns, lines)
-
-
-def _merged(rows: Iterable[Record], *axes: str) -> list[Record]:
-    """Merge rows that agree in these axes into one record with all their metrics."""
-    lines: dict[tuple[object, ...], Record] = {}
-    for row in rows:
-        line = lines.setdefault(tuple(row["setting"][axis] for axis in axes), dict(row["setting"]))
-        line[row["metric"]] = row["mean"]
-    return list(lines.values())
+    print_table(f"single clients{which}", *client_lines(few, metric))
+    for model in dict.fromkeys(row["setting"].get("model") for row in rows):
+        if model in ABOUT:
+            print(f"{model + ':':<12}{ABOUT[model]}")
 
 
 def cost_line(cost: Mapping[str, int]) -> str:

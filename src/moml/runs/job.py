@@ -23,6 +23,7 @@ from moml.runtime.process_group import ALONE, ProcessGroup
 from moml.storage.rows_file import layout_of
 from moml.storage.rows_on_disk import RowsOnDisk
 from moml.training.check import check_loss, check_params
+from moml.training.clients import ClientScores, Kept, kept_each, kept_scores, mean_of_known
 from moml.training.compose import (
     compose,
     described,
@@ -56,6 +57,8 @@ class Plan(NamedTuple):
     score_members: Callable[[Meta, Hyper], Float[Array, " members"]]
     steps: int  # calls of the method's `step` in all
     length: int  # calls in one stretch
+    model: str | None = None  # which of a client's models is scored; None: unseen tasks are
+    kept: Kept | None = None  # scores the models that clients keep
 
     def samples(self, steps: int) -> int:
         """Samples drawn in so many steps."""
@@ -102,7 +105,28 @@ def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
         lambda meta, hyper: all_(meta, hyper, *given),
         steps,
         max(1, min(steps, config.log_every // once)),
+        *_scored_model(chosen, built),
     )
+
+
+def _scored_model(chosen: Method, built: Built) -> tuple[str | None, Kept | None]:
+    """What a run's score is of: where clients that train are scored, their own models if kept."""
+    by = client_scores_of(built) if chosen.algorithm.rounds is not None else None
+    if by is None or by.tested is not built.unseen:
+        return None, None
+    kept = kept_scores(chosen, by)
+    return "adapted" if kept is None else "kept", kept
+
+
+def client_scores_of(built: Built) -> ClientScores | None:
+    """How clients that train are scored, of problems with samples of theirs to train and to test.
+
+    None where their samples have no end.
+    """
+    own = None if built.own is None else built.own()
+    if own is None or own.tasks.full_from is None or not built.tasks.sized:
+        return None
+    return ClientScores(own.tasks, own.score, built.at_once)
 
 
 def scores_of(
@@ -179,8 +203,20 @@ def single(
         program = simulate.program(method.algorithm, plan.schedule)
         execution = Execution(first, simulate.advance(program, tasks, key, hyper, plan.length))
     about = f"seed {config.seed}, {described(hyper)}"
-    scored = lambda carry: np.asarray(plan.score(execution.meta(carry), hyper), float)
+    kept = None if plan.kept is None else jax.jit(plan.kept)
+
+    def scored(carry: State) -> np.ndarray:
+        meta = execution.meta(carry)
+        if kept is None:
+            return np.asarray(plan.score(meta, hyper), float)
+        each = kept_each(kept, meta, plan.built.unseen, execution.stores(carry))
+        return np.asarray(mean_of_known(*map(jnp.asarray, each)), float)
+
     return Job(config.method, about, plan, hyper, execution, scored, plan.cost(hyper, key))
+
+
+def _kept_mean(kept: Kept) -> Callable[..., Float[Array, ""]]:
+    return lambda *given: mean_of_known(*kept(*given))
 
 
 def store_of(config: Config, folder: Path, like: State) -> RowsOnDisk:
@@ -198,8 +234,15 @@ def many(config: Config, settings: list[Record], plan: Plan) -> Job:
     seeds, keys = seeds_and_keys(settings)
     first = first_program(plan.method, members=True)
 
+    ids = jnp.arange(built.unseen.n or 0, dtype=jnp.int32)
+    kept = plan.kept and jax.jit(jax.vmap(_kept_mean(plan.kept), (0, 0, None, None)))
+
     def scored(carry: Members) -> np.ndarray:
-        each = np.asarray(plan.score_members(carry.good, hyper), float)
+        if kept is None:
+            values = plan.score_members(carry.good, hyper)
+        else:
+            values = kept(carry.good, carry.state.memory, built.unseen, ids)
+        each = np.asarray(values, float)
         return np.where(np.asarray(carry.lost_at) < 0, each, np.nan)
 
     advance = simulate.advance(program, built.tasks, keys, hyper, plan.length)

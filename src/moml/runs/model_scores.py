@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from moml.algorithms.method import Method
 from moml.algorithms.parts.memory import parted
 from moml.algorithms.parts.task_map import in_batches
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
@@ -18,20 +19,19 @@ from moml.config.problems import Episodes, Sine
 from moml.config.problems.problem import UNSEEN
 from moml.errors import MomlError
 from moml.models import mlp
-from moml.runs.client_scores import Group, images_of
 from moml.runs.job import SCORED, Plan, each_of, plan_of
-from moml.runs.runs import load
-from moml.runs.score import asked
+from moml.runs.runs import load, stores_of
+from moml.runs.score import asked, client_rows, has_clients
 from moml.tasks.sine import unseen_waves
 from moml.training.evaluate import levels, unadapted
 from moml.training.fit import Learner
-from moml.types import Hyper, Meta, Samples, State, Tasks
+from moml.training.personal import parts_that_keep
+from moml.types import Hyper, Meta, Record, Samples, State, Tasks
 
 UNSEEN_TASKS = "unseen tasks"
 TOOK_PART, NEVER = "took part", "never took part"
 DRAWN, DRAWN_IMAGES = 100, 10  # samples for v of an endless task; images of a class
 TRACKED, AT_ONCE = 1000, 64  # tasks, at most; side by side
-OWN = "ditto"  # its clients keep personal models, no memories of an adapted one
 Values = Float[np.ndarray, " n"]
 
 
@@ -68,7 +68,7 @@ class Looked(NamedTuple):
     """What was computed; `wrong` says why something was not."""
 
     levels: list[Level] = []
-    groups: list[Group] = []
+    clients: list[Record] = []  # result rows, see `client_scores.rows_of`
     fits: list[Fit] = []
     tracked: Tracked | None = None
     alone: float | None = None
@@ -97,7 +97,9 @@ def look(folder: Path, config: Config, done: Callable[[], None]) -> Looked:
         for shots in _shots(config):
             found.levels.extend(_levels(config, plan, learner, shots))
             done()
-        found = found._replace(groups=_groups(config, plan, found.levels))
+        if has_clients(config, plan):
+            stores = stores_of(folder, plan, learner)
+            found = found._replace(clients=client_rows(config, plan, learner, stores))
         found = found._replace(fits=_fits(config, plan, learner, found.levels))
         done()
         found = found._replace(tracked=_tracked(config, plan, learner))
@@ -124,19 +126,6 @@ def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Le
     found = {who: scores(learner.meta, learner.hyper) for who, scores in each.items()}
     tidy = lambda values: np.nan_to_num(np.asarray(values, float), nan=np.inf, posinf=np.inf)
     return [Level(who, shots, tidy(found[who])) for who in each]
-
-
-def _groups(config: Config, plan: Plan, found: Sequence[Level]) -> list[Group]:
-    """Clients before they adapt and after."""
-    if not config.problem.by_client:
-        return []
-    named = {"took-part": (TOOK_PART, plan.built.unseen), "unseen": (NEVER, plan.built.strangers)}
-    at = {(level.who, level.shots): level.each for level in found}
-    return [
-        Group(name, images_of(tasks), at[who, 0], at[who, config.shots])
-        for name, (who, tasks) in named.items()
-        if tasks is not None
-    ]
 
 
 def _alone(config: Config, learner: Learner) -> float | None:
@@ -182,11 +171,18 @@ def _fits(config: Config, plan: Plan, learner: Learner, found: Sequence[Level]) 
     return fits
 
 
+def _remembers(config: Config, method: Method) -> bool:
+    """Whether rows are memories of adapted models: clients may keep other things."""
+    return method.algorithm.rounds is None or (
+        bool(config.option("carried")) and parts_that_keep(method) is None
+    )
+
+
 def _tracked(config: Config, plan: Plan, learner: Learner) -> Tracked | None:
     """How far each task's memory is from where the model adapts to, beside how far w is."""
     store, tasks, method = getattr(learner.state, "memory", ()), plan.built.tasks, plan.method
     rows = jax.tree.leaves(parted(store)[1])  # those on disk are in no checkpoint
-    if not rows or tasks.n is None or config.method == OWN:
+    if not rows or tasks.n is None or not _remembers(config, method):
         return None
     exact = tasks.full_from is not None
     size = DRAWN_IMAGES if tasks.ways > 1 else DRAWN

@@ -1,7 +1,7 @@
 """Runs in folders: start one, resume one, load its model."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -22,11 +22,13 @@ from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import COST, mark_of, read, tensorboard_x, verify
 from moml.training.compose import hyper_of, init_key
+from moml.training.disk import OnDisk
 from moml.training.execution import copy_arrays
 from moml.training.fit import Learner, TrainingState
 from moml.training.loop import Callback
+from moml.training.personal import parts_that_keep
 from moml.training.rows import result_row
-from moml.types import Params, Record
+from moml.types import Params, Record, State
 
 
 def resolved(config: Config, plan: Plan | None = None) -> Config:
@@ -175,15 +177,36 @@ def load(folder: Path | str, *, best: bool = False) -> Learner:
     return Learner(plan.method, meta, job.hyper, state, losses, samples)
 
 
+def stores_of(
+    folder: Path, plan: Plan, learner: Learner, *, best: bool = False
+) -> Iterator[tuple[np.ndarray, State]]:
+    """What the clients of a loaded run keep, in parts: their ids, and a store with a row for each.
+
+    Nothing where they keep no models.
+    """
+    if parts_that_keep(learner.method) is None or learner.state is None:
+        return
+    if jax.tree.leaves(learner.state.memory):
+        yield np.arange(learner.method.n or 0), learner.state.memory
+        return
+    config = record_of(folder)[1]
+    with closing(single(config, plan, folder=folder).execution) as execution:
+        with Checkpoints(folder / "checkpoints", config.keep) as kept:
+            found = kept.load(execution.shapes(), best=best)
+        if found is not None and isinstance(execution, OnDisk):
+            yield from execution.saved_stores(found.state, found.info)
+
+
 def row_of(
     config: Config, plan: Plan, values: Sequence[float | None], setting: Record, seconds: float
 ) -> Record:
     """The result row of some scores, one a seed."""
+    how = {"shots": config.shots, "steps": config.test_steps} if plan.kept is None else {}
+    how |= {} if plan.model is None else {"model": plan.model}
     return result_row(
         table="train",
         dataset=kind_of(config.problem),
-        setting={"k": config.option("k"), "shots": config.shots, "steps": config.test_steps}
-        | setting,
+        setting={"k": config.option("k")} | how | setting,
         method=config.method,
         metric=plan.built.metric,
         values=values,

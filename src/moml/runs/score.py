@@ -5,14 +5,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from moml.config.config import Config, check, kind_of
+from moml.config.config import Config, check, fields_of, kind_of
 from moml.config.problems import Episodes
 from moml.errors import ConfigError
-from moml.runs.client_scores import groups_of, rows_of
-from moml.runs.job import plan_of
+from moml.runs.client_scores import (
+    FineTuning,
+    Stores,
+    Values,
+    groups_of,
+    kept_alone,
+    metric_of,
+    rows_of,
+)
+from moml.runs.job import Plan, client_scores_of, plan_of
 from moml.runs.record import record_of
-from moml.runs.runs import load, row_of
+from moml.runs.runs import load, row_of, stores_of
+from moml.training.fit import Learner
 from moml.types import Record
+
+OF_CLIENTS = "epochs, rate, leaves and local are for runs whose clients have samples of their own"
 
 
 def asked(config: Config, shots: int, steps: int | None, tasks: int | None, alone: bool) -> Config:
@@ -38,28 +49,74 @@ def score(
     tasks: int | None = None,
     alone: bool = False,
     best: bool = False,
+    tuning: FineTuning = FineTuning(),  # noqa: B008
+    local: Path | None = None,
 ) -> tuple[Config, list[Record]]:
-    """Result rows of a run's newest or best model, one for each number of shots.
+    """Result rows of a run's newest or best model.
 
-    For clients there are several each: those of `client_scores.rows_of`.
+    Of clients those of `client_scores.rows_of`; of other tasks one for each number of shots.
     """
     _, config = record_of(folder)
     ways = [
         asked(config, each, steps, tasks, alone) for each in shots or [config.shots]
     ]  # all are validated before the first is scored
+    plan = plan_of(ways[0])
+    clients = has_clients(config, plan)
+    if not clients and (local is not None or tuning != FineTuning()):
+        raise ConfigError(OF_CLIENTS)
+    others = None if local is None else _alone(config, local)
     learner = load(folder, best=best)
     rows = []
-    for other in ways:
-        began = time.monotonic()
-        plan = plan_of(other)
-        if other.problem.by_client:
-            groups = groups_of(other, plan, learner)
-            mean, setting = float(groups[0].after.mean()), {}
-        else:
-            groups, mean = [], float(plan.score(learner.meta, learner.hyper))
+    if not clients or client_scores_of(plan.built).tested is not plan.built.unseen:  # type: ignore[union-attr]
+        for i, other in enumerate(ways):
+            began = time.monotonic()
+            plan = plan_of(other) if i else plan
+            mean = float(plan.score(learner.meta, learner.hyper))
             count = other.problem.n if other.problem.all_scored else other.test_tasks
             setting = {"tasks": count} | ({"alone": True} if alone else {})
-        row = row_of(other, plan, [mean], setting, time.monotonic() - began)
-        row |= {"samples": learner.samples}
-        rows += rows_of(row, groups) if groups else [row]
+            row = row_of(other, plan, [mean], setting, time.monotonic() - began)
+            rows.append(row | {"samples": learner.samples})
+    if clients:
+        stores = stores_of(folder, plan, learner, best=best)
+        numbers = [way.shots for way in ways]
+        rows += client_rows(ways[0], plan, learner, stores, numbers, tuning, others)
     return config, rows
+
+
+def has_clients(config: Config, plan: Plan) -> bool:
+    """Whether a run is scored client by client."""
+    federated = plan.method.algorithm.rounds is not None or config.problem.by_client
+    return federated and client_scores_of(plan.built) is not None
+
+
+def client_rows(
+    config: Config,
+    plan: Plan,
+    learner: Learner,
+    stores: Stores,
+    shots: Sequence[int] = (),
+    tuning: FineTuning = FineTuning(),  # noqa: B008
+    alone: Values | None = None,
+) -> list[Record]:
+    """The rows of `client_scores.rows_of`."""
+    began, (metric, higher) = time.monotonic(), metric_of(config)
+    groups = groups_of(config, plan, learner, stores, shots=shots, tuning=tuning, alone=alone)
+    row = row_of(config, plan, [0.0], {}, time.monotonic() - began)
+    row |= {"setting": {"k": row["setting"]["k"]}, "samples": learner.samples}
+    return rows_of(row, groups, metric, higher=higher)
+
+
+def _alone(config: Config, folder: Path) -> Values:
+    """The scores of each client in a run of method `local` on the same problem."""
+    _, other = record_of(folder)
+    if other.method != "local":
+        raise ConfigError(f"local must be a run of the method local; {folder} is of {other.method}")
+    here, there = fields_of(config), fields_of(other)
+    for name in here | there:
+        if name.startswith("problem.") and here.get(name) != there.get(name):
+            raise ConfigError(
+                f"{name} must be {here.get(name)} in {folder}, as in the run that is scored; got "
+                f"{there.get(name)}"
+            )
+    plan, learner = plan_of(other), load(folder)
+    return kept_alone(plan, learner, stores_of(folder, plan, learner))

@@ -151,6 +151,18 @@ def _draw_samples(key: Key, need: SampleSpec, tasks: Tasks, ids: Int[Array, " si
     return jax.vmap(lambda key: tasks.draw(key, ids, set_of(need)), out_axes=1)(keys)
 
 
+def draw_epochs(
+    key: Key, tasks: Tasks, ids: Int[Array, " tasks"], epochs: int, size: int
+) -> tuple[PyTree, Int[Array, " tasks"]]:
+    """What is random of some passes over all samples of tasks, [tasks, sets, size, ...].
+
+    Also how many of the sets are each task's own: a smaller task has fewer, see `sets_in`.
+    """
+    need = SampleSpec(len(ids), support=size, epochs=epochs)
+    sets = jnp.asarray(sets_in(need, tasks.sizes(ids)), jnp.int32)
+    return _draw_samples(key, need, tasks, ids), sets
+
+
 def _draw_visit(key: Key, need: SampleSpec, tasks: Tasks) -> TaskBatch:
     turnout_key = jax.random.fold_in(key, 3)  # independent, like S0: neither changes other draws
     ids_key, key, restart_key = jax.random.split(key, 3)

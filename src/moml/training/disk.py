@@ -4,7 +4,7 @@ While a piece of a stretch is computed, a thread writes the rows of the piece be
 of the next. A row that two successive pieces visit is handed over in memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -97,6 +97,24 @@ class OnDisk(Execution):
             carry, rows = split(state.state)
             self._put(piece, self._packed(rows, len(piece.ids)))
         return carry, jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
+
+    def stores(self, carry: State) -> Iterator[tuple[np.ndarray, State]]:
+        self.settle()
+        yield from self._stores(carry, lambda ids: self._pool.submit(self.store.read, ids).result())
+
+    def saved_stores(self, saved: State, notes: Record) -> Iterator[tuple[np.ndarray, State]]:
+        """The `stores` at a checkpoint: what it holds, and its notes; no file is changed."""
+        carry = Execution.load(self, saved, 0)
+        yield from self._stores(carry, lambda ids: self.store.read_saved(notes, ids))
+
+    def _stores(
+        self, carry: State, read: Callable[[np.ndarray], np.ndarray]
+    ) -> Iterator[tuple[np.ndarray, State]]:
+        size = max(1, min(self.store.n, BUDGET // self.store.layout.width))
+        for first in range(0, self.store.n, size):
+            ids = np.arange(first, min(first + size, self.store.n))
+            some = self._padded(carry, Rows(ids, read(ids)), size)
+            yield np.pad(ids, (0, size - len(ids)), mode="edge"), some.state.memory
 
     def snapshot(self, carry: State, step: int, kept: Sequence[int]) -> tuple[State, Record]:
         self.settle()

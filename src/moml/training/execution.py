@@ -3,11 +3,12 @@
 A carry is all that the next stretch needs; what a checkpoint holds of it may be another tree.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int
 
 from moml.training.loop import Advance
 from moml.types import Info, Meta, Record, State
@@ -43,6 +44,13 @@ class Execution:
     def meta(self, carry: State) -> Meta:
         """The meta-model of a carry, as scores take it."""
         return carry.meta
+
+    def stores(self, carry: State) -> Iterator[tuple[Int[np.ndarray, " tasks"], State]]:
+        """What is kept of all tasks, in parts: their ids, and a store with a row for each.
+
+        Padding at the end of a part has the last id once more, and rows as before the first visit.
+        """
+        yield np.arange(len(jax.tree.leaves(carry.memory)[0])), carry.memory
 
     def snapshot(self, carry: State, step: int, kept: Sequence[int]) -> tuple[State, Record]:
         """What a checkpoint of this step holds, and its notes; `kept` are those that will stay."""

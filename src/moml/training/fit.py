@@ -6,11 +6,13 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.stages import Wrapped
 from jaxtyping import Array, Bool
 
 from moml.algorithms.method import Factory, Method
+from moml.algorithms.parts.adapt import Leaves, all_leaves
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, Diverged, check_count
@@ -30,6 +32,7 @@ from moml.training.compose import (
 )
 from moml.training.execution import copy_arrays
 from moml.training.loop import Callback, TrainingInfo, all_finite, copy, loop
+from moml.training.personal import fine_tune_program, one_task, personal, tuning_of
 from moml.types import Hyper, Loss, Meta, Params, Samples, State, Tasks
 
 
@@ -77,6 +80,37 @@ class Learner:
             raise DataError(
                 "the adapted parameters are not finite: check the support, or take fewer steps"
             )
+        return mine
+
+    def personal(self, client: int) -> Params:
+        """The model that a client keeps, by its number; of methods whose clients keep one.
+
+        Ditto's u, or the server's leaves with those that stay at the client (`private`).
+        """
+        return personal(self.method, self.meta, getattr(self.state, "memory", ()), client)
+
+    def fine_tune(
+        self,
+        samples: Samples,
+        *,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        rate: float | None = None,
+        leaves: Leaves = all_leaves,
+        seed: int = 0,
+    ) -> Params:
+        """The meta-model after plain SGD on samples of a task: w <- w - rate grad L(w).
+
+        `epochs` passes in batches of `batch_size`. By default as in training: local_epochs or 1,
+        k, and eta. `leaves` are those that are trained, such as `moml.parts.named("head")`.
+        """
+        check_held("samples", samples)
+        used = tuning_of(self.method, self.hyper, epochs, batch_size, rate)
+        program = fine_tune_program(used.loss, leaves, used.epochs, used.batch_size)
+        key, first = jax.random.key(check_count("seed", seed, least=0)), jnp.zeros((), jnp.int32)
+        mine = program(self.params, one_task(samples), key, first, used.rate)
+        if not all_finite(mine):
+            raise DataError("the fine-tuned parameters are not finite: take a smaller rate")
         return mine
 
 

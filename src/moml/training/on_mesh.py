@@ -1,6 +1,6 @@
 """Training on many devices or in many processes, each device with the tasks that it owns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +72,11 @@ class OnMesh(Execution):
 
     def meta(self, carry: State) -> Meta:
         return jax.device_get(carry.meta)
+
+    def stores(self, carry: State) -> Iterator[tuple[np.ndarray, State]]:
+        with self._team.watch():
+            whole = gathered(self._algorithm, carry, self._tasks.n)
+        yield from super().stores(whole)
 
     def snapshot(self, carry: State, step: int, kept: Sequence[int]) -> tuple[State, Record]:
         if self._team.processes == 1:

@@ -6,16 +6,17 @@ from shlex import quote
 import numpy as np
 from jaxtyping import Float, Int
 
-from moml.config.config import Config, kind_of
+from moml.config.config import Config, composed, kind_of
 from moml.config.plugins import plugin_words
 from moml.config.problems import Clients, Episodes, Sine, Synthetic, Table
 from moml.report.page.charts import SHARES, Curve, by_known, curves, over_tasks
+from moml.report.page.clients import clients, key_figures
 from moml.report.page.html import Markup, note, number, pair, section, table, tag, thinned, tiles
 from moml.report.page.runs import Trained, summary
 from moml.report.page.svg import Axis, Point, Series, chart, figure, legend, picture, wide_range
-from moml.report.terminal import FIGURES, NAMES, cost_line, plural, size
-from moml.runs.client_scores import Group, figures_of
+from moml.report.terminal import cost_line, plural, size
 from moml.runs.model_scores import TOOK_PART, Fit, Level, Looked, Tracked
+from moml.training.personal import parts_that_keep
 from moml.types import Record
 
 SETS = {"omniglot": "Omniglot", "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
@@ -52,12 +53,22 @@ def lead(config: Config, *more: str) -> Markup:
     return tag("p", tag("code", config.method), about, *more, class_="lead")
 
 
+def _keeps(config: Config) -> bool:
+    """Whether the score is that of the models that clients keep."""
+    scored = config.problem.all_scored
+    return scored and parts_that_keep(composed(config)) is not None
+
+
 def _score_in_words(run: Trained) -> str:
     config = run.config
     each = " of each class" if isinstance(config.problem, Episodes) else ""
     of = f"on {plural(config.test_tasks, 'unseen task')}"
     if config.problem.all_scored:
         of = run.measure.of
+    if _keeps(config):
+        words = "the models that these clients keep, on all of their test samples"
+        score = f"{run.measure.words} {of}, by {words}"
+        return f" Its last score is {run.measure.say(run.score)}: {score}."
     steps, samples = plural(config.test_steps, "step"), plural(config.shots, "sample")
     score = f"{run.measure.words} {of}, after {steps} on {samples}{each}"
     return f" Its last score is {run.measure.say(run.score)}: {score}."
@@ -66,11 +77,8 @@ def _score_in_words(run: Trained) -> str:
 def _figures(run: Trained, done: Record, looked: Looked) -> list[tuple[str, str]]:
     """The four figures at the top."""
     pairs = [(f"{run.measure.words}, last score", run.measure.say(run.score))]
-    for group in looked.groups:
-        names = {"took-part": "worst tenth of the clients"}
-        metric = "worst_decile" if group.name in names else "test_accuracy"
-        name = names.get(group.name, f"clients that {NAMES[group.name]}")
-        pairs.append((name, run.measure.say(figures_of(group)[metric])))
+    if looked.clients:
+        pairs += key_figures(looked.clients, run.measure)
     if "cost" in done:
         pairs.append(("sent, both ways", size(done["cost"]["down"] + done["cost"]["up"])))
     names = {"training loss, last": "loss", "samples drawn": "samples", "iterations": "iterations"}
@@ -96,8 +104,8 @@ def body(run: Trained, looked: Looked) -> list[Markup]:
         parts.append(section("Learning curves", line, pair(*drawn)))
     if looked.levels:
         parts.append(section("Scores by known samples", *_scores(run, looked)))
-    if looked.groups:
-        parts.append(section("Clients", *clients(looked.groups, run.config.shots)))
+    if looked.clients:
+        parts.append(section("Clients", *clients(looked.clients)))
     if looked.fits:
         parts.append(section("Fitted functions", fits(looked.fits, run.config)))
     if looked.tracked is not None and len(looked.tracked.memory):
@@ -123,11 +131,11 @@ def known_lines(levels: Sequence[Level], name: str | None = None, style: int = 0
 
 def _scores(run: Trained, looked: Looked) -> list[Markup]:
     config, levels, what = run.config, looked.levels, unit_of(run.config)
-    them = "clients" if looked.groups else "tasks"
+    them = "clients" if looked.clients else "tasks"
     caption = f"Mean over {them}; the band contains all but the lowest and the highest tenth."
     pictures = [by_known(known_lines(levels), run.measure, what, caption)]
     each = {level.shots: level.each for level in levels if level.who != TOOK_PART}
-    if not looked.groups and {0, config.shots} <= set(each):
+    if not looked.clients and {0, config.shots} <= set(each):
         unit = what.replace("samples", "sample") if config.shots == 1 else what
         known = f"{config.shots} known {unit}"
         pictures.append(over_tasks(each[0], each[config.shots], run.measure, known))
@@ -170,36 +178,6 @@ def _ranked(values: Float[np.ndarray, " n"], order: Int[np.ndarray, " n"]) -> li
     """Points of the values in this order; x is the rank in percent."""
     at = 100 * (np.arange(len(order)) + 0.5) / len(order)
     return thinned(list(zip(at.tolist(), values[order].tolist(), strict=True)), POINTS)
-
-
-def clients(groups: Sequence[Group], shots: int) -> list[Markup]:
-    """Scores of groups of clients, and of each client, before and after it adapts."""
-    columns = ["clients", "count", "before, %", "after, %", "worst tenth, %", "spread"]
-    rows = [
-        [NAMES[one.name], len(one.after), *(f"{figures_of(one)[n]:.1f}" for n in FIGURES.values())]
-        for one in groups
-    ]
-    groups_table = table(
-        f"Accuracy before and after adapting to {plural(shots, 'image')}", columns, rows
-    )
-    series, each = [], []
-    for i, group in enumerate(groups):
-        name, order = NAMES[group.name], np.argsort(group.after, kind="stable")
-        before, after = _ranked(group.before, order), _ranked(group.after, order)
-        series.append(Series(f"{name}, after", after, i, line=False))
-        series.append(Series(f"{name}, before", before, i, line=False, hollow=True))
-        each += [(group.after[j], group.before[j], f"{name}, {j}", group.images[j]) for j in order]
-    each.sort(key=lambda one: one[0])
-    worst = [[name, int(n), f"{b:.1f}", f"{a:.1f}"] for a, b, name, n in each[:LISTED]]
-    cut = f"the worst {LISTED} of {len(each):,}" if len(each) > LISTED else "the worst first"
-    data = table(f"Single clients, {cut}", ["client", "test images", *columns[2:4]], worst)
-    gain = [f"{100 * (group.after > group.before).mean():.0f}\u00a0%" for group in groups]
-    others = f" and {gain[1]} of those that never did" if len(gain) > 1 else ""
-    improves = f"adapting improves {gain[0]} of the clients that took part{others}"
-    caption = f"Two points per client, sorted by the accuracy after adapting; {improves}."
-    label = f"Accuracy of each client before and after it adapts; {improves}"
-    x = Axis("clients, the worst first, %", ticks=SHARES)
-    return [groups_table, picture(series, x, Axis("accuracy, %"), label, caption, data)]
 
 
 def fits(some: Sequence[Fit], config: Config) -> Markup:
