@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from moml import methods, parts
     from moml.algorithms.single.matching import match_beta
     from moml.errors import CheckpointError, ConfigError, DataError, Diverged, MomlError
-    from moml.models import accuracy, conv4, cross_entropy, from_equinox, masked_mean, mlp, mse
+    from moml.models import (
+        accuracy,
+        cnn,
+        conv4,
+        cross_entropy,
+        from_equinox,
+        masked_mean,
+        mlp,
+        mse,
+        resnet18,
+    )
     from moml.tabular.run import load
     from moml.tabular.train import train_table
     from moml.tasks import episodes, from_arrays, from_rows, sine, synthetic, unseen_sine
@@ -26,15 +36,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper", "Learner",
-    "MomlError", "Tasks", "accuracy", "conv4", "cross_entropy", "episodes", "evaluate", "fit",
-    "from_arrays", "from_equinox", "from_rows", "load", "masked_mean", "match_beta", "methods",
-    "mlp", "mse", "parts", "sine", "sweep", "synthetic", "train_table", "unseen_sine",
+    "MomlError", "Tasks", "accuracy", "cnn", "conv4", "cross_entropy", "episodes", "evaluate",
+    "fit", "from_arrays", "from_equinox", "from_rows", "load", "masked_mean", "match_beta",
+    "methods", "mlp", "mse", "parts", "resnet18", "sine", "sweep", "synthetic", "train_table",
+    "unseen_sine",
 ]  # fmt: skip
 __version__ = "0.2.0"
 _MODULES = {  # imported at first use: `moml --help` needs no JAX
     "algorithms.single.matching": "match_beta",
     "errors": "CheckpointError ConfigError DataError Diverged MomlError",
-    "models": "accuracy conv4 cross_entropy from_equinox masked_mean mlp mse",
+    "models": "accuracy cnn conv4 cross_entropy from_equinox masked_mean mlp mse resnet18",
     "tabular.run": "load",
     "tabular.train": "train_table",
     "tasks": "episodes from_arrays from_rows sine synthetic unseen_sine",

@@ -16,12 +16,25 @@ Predict = Callable[[Params, Array], Array]  # params, x [K, ...] -> [K, out]
 Activation = Callable[[Array], Array]
 
 
+class Training(NamedTuple):
+    """A network as it is trained, where that is not `predict`: with dropout, or batch statistics.
+
+    `apply` maps params, x, the batch's mask and a key (None: no dropout) to the outputs and to the
+    params with new statistics. `state` marks the leaves of params that are statistics.
+    """
+
+    apply: Callable[[Params, PyTree, PyTree, Key | None], tuple[Array, Params]]
+    key: bool = False  # whether it draws
+    state: Callable[[Params], PyTree[bool]] | None = None
+
+
 class Model(NamedTuple):
-    """A network as functions of its parameters."""
+    """A network as functions of its parameters; `predict` as it is used."""
 
     init: Callable[[Key], Params]
     predict: Predict
     features: Predict | None = None  # the inputs of its linear head
+    training: Training | None = None  # None: it is trained as it predicts
 
 
 class Layer(NamedTuple):
