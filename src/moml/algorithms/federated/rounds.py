@@ -178,6 +178,9 @@ def rounds(
         state: RoundState, visit: TaskBatch, hyper: Hyper, each: TaskMap | None = None
     ) -> tuple[RoundState, Info]:
         extra = () if server.extra is None else (server.extra(state.server),)
+        if need.epochs is not None and at_once is not None and visit.turnout is not None:
+            order = jnp.argsort(visit.turnout.steps)  # clients of like size run side by side
+            visit = jax.tree.map(lambda x: x[order], visit)
 
         def one(row: PyTree, visit: TaskBatch) -> tuple[PyTree, PyTree]:
             steps = None if visit.turnout is None else visit.turnout.steps

@@ -1,0 +1,181 @@
+"""A round of FedAvg's CNN on PFLlib's split: moml against PyTorch's loop over clients, one device.
+
+    python benchmarks/gpu_cnn.py                  CIFAR-100, dir; images from MOML_DATA, else random
+    python benchmarks/gpu_cnn.py --split pat --seeds 1 3 --at-once 20 10
+
+20 clients, an epoch each, batch 10, all in every round. The loop has its data on the device and
+does the same batches in plain code. `--few N` takes N images of each client, to try it elsewhere.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from torch.nn.functional import conv2d, cross_entropy, linear, max_pool2d, relu
+
+from common import machine
+from moml.data.images.sets import load
+from moml.paper.leaderboard.data import DATASETS, Benchmark, of_images
+from moml.paper.leaderboard.methods import composed
+from moml.runtime import simulate
+from moml.tasks.sampler import draw
+from moml.types import Hyper
+
+ETA, KEY, ROUNDS = 0.005, 1, 5
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def images(dataset: str, few: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels in the publisher's order; random images where there are none."""
+    classes = DATASETS[dataset]
+    if os.environ.get("MOML_DATA"):
+        parts = [load(dataset, part) for part in ("train", "test")]
+        x, y = np.concatenate([p.x for p in parts]), np.concatenate([p.y for p in parts])
+    else:
+        print("random images")
+        y = np.repeat(np.arange(classes), 60_000 // classes)
+        shape = (len(y), 28, 28, 1) if "mnist" in dataset else (len(y), 32, 32, 3)
+        x = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    if few is not None:
+        some = np.random.default_rng(0).permutation(len(y))[: 20 * few]
+        x, y = x[some], y[some]
+    return x, y
+
+
+def our_side(bench: Benchmark, seeds: int, at_once: int | None) -> Any:
+    """A call runs some rounds of all seeds; the first gives the models after one round."""
+    algorithm = composed("fedavg", bench.loss, at_once=at_once).algorithm
+    program = simulate.program(algorithm, members=True)
+    keys = jnp.stack([jax.random.key(KEY)] * seeds)
+    hyper = Hyper(eta=jnp.full(seeds, ETA), alpha=jnp.full(seeds, ETA))
+    first = jax.jit(jax.vmap(algorithm.init, (None, 0)))(bench.net.init(jax.random.key(0)), hyper)
+    held, done = [first], 0
+
+    def call(rounds: int) -> Any:
+        nonlocal done
+        state = program(held.pop(), bench.train, keys, done, hyper, rounds, ROUNDS)[0]
+        held.append(state)
+        done += rounds
+        return jax.block_until_ready(state.meta)
+
+    return call
+
+
+def weights(bench: Benchmark) -> list[np.ndarray]:
+    """The first network as PyTorch has it: filters [out, in, 5, 5]."""
+    params, found = bench.net.init(jax.random.key(0)), []
+    for layer in params.body:
+        kernel = np.asarray(layer.weight).reshape(5, 5, -1, layer.weight.shape[-1])
+        found += [kernel.transpose(3, 2, 0, 1), np.asarray(layer.bias)]
+    for layer in (params.hidden, params.head):
+        found += [np.asarray(layer.weight), np.asarray(layer.bias)]
+    return found
+
+
+def logits(w: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    for weight, bias in ((w[0], w[1]), (w[2], w[3])):
+        x = max_pool2d(relu(conv2d(x, weight, bias)), 2)
+    x = x.permute(0, 2, 3, 1).reshape(len(x), -1)  # channels last, as ours
+    return linear(relu(linear(x, w[4], w[5])), w[6], w[7])
+
+
+def torch_side(bench: Benchmark) -> Any:
+    """A call runs the first round, client after client, and gives the mean."""
+    needs = composed("fedavg", bench.loss).algorithm.needs
+    visit = draw(jax.random.fold_in(jax.random.key(KEY), 0), needs, bench.train)
+    owned = bench.train.data
+    first = np.asarray(owned.start)[np.asarray(visit.ids)]
+    rows = np.asarray(owned.order)[
+        np.minimum(first[:, None, None] + np.asarray(visit.task.support), len(owned.order) - 1)
+    ]
+    steps = np.full(len(first), rows.shape[1])
+    if visit.turnout is not None:
+        steps = np.asarray(visit.turnout.steps)
+    share = np.asarray(bench.train.index)[np.asarray(visit.ids)]
+    share = share / share.sum()
+    x = torch.tensor(np.asarray(owned.x), device=DEVICE).permute(0, 3, 1, 2).float() / 255
+    x, y = (x - 0.5) / 0.5, torch.tensor(np.asarray(owned.y), device=DEVICE).long()
+    batches = [torch.tensor(mine[:h], device=DEVICE) for mine, h in zip(rows, steps, strict=True)]
+    start = [torch.tensor(leaf, device=DEVICE) for leaf in weights(bench)]
+
+    def call() -> list[torch.Tensor]:
+        total = [torch.zeros_like(p) for p in start]
+        for mine, part in zip(batches, share, strict=True):
+            w = [p.clone().requires_grad_() for p in start]
+            for batch in mine:
+                loss = cross_entropy(logits(w, x[batch]), y[batch])
+                grads = torch.autograd.grad(loss, w)
+                with torch.no_grad():
+                    for p, g in zip(w, grads, strict=True):
+                        p.sub_(g, alpha=ETA)
+            with torch.no_grad():
+                for p, q in zip(total, w, strict=True):
+                    p.add_(q, alpha=float(part))
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
+        return total
+
+    return call
+
+
+def seconds_of(call: Any, *given: Any) -> float:
+    begin = time.perf_counter()
+    call(*given)
+    return time.perf_counter() - begin
+
+
+def check(bench: Benchmark, mine: Any, theirs: list[torch.Tensor]) -> None:
+    """Both heads after the first round, relative to how far it moved; in full precision."""
+    ours = np.asarray(mine.head.weight[0])
+    far = np.abs(ours - theirs[6].cpu().numpy()).max()
+    moved = np.abs(ours - weights(bench)[6]).max()
+    print(f"check: {far:.1e} apart after a round that moved {moved:.1e}", flush=True)
+    if not far < 0.02 * moved:
+        raise SystemExit("ours and theirs disagree")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", default="cifar100", choices=DATASETS)
+    parser.add_argument("--split", default="dir", choices=("dir", "pat"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--at-once", type=int, nargs="+", default=[20])
+    parser.add_argument("--few", type=int)
+    parser.add_argument("--turns", type=int, default=3)
+    given = parser.parse_args()
+    print(machine())
+    bench = of_images(*images(given.dataset, given.few), DATASETS[given.dataset], given.split)
+    sizes = np.asarray(bench.train.index)
+    print(f"{given.dataset} {given.split}: {sizes.min()} to {sizes.max()} training images a client")
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    loop = torch_side(bench)
+    with jax.default_matmul_precision("highest"):
+        check(bench, our_side(bench, 1, None)(1), loop())
+    torch.set_float32_matmul_precision("high")  # TF32, as JAX has it
+    torch.backends.cudnn.allow_tf32 = True
+    theirs = statistics.median(seconds_of(loop) for _ in range(given.turns))
+    print(f"torch-loop: {theirs:.3f} s a round")
+    for at_once in given.at_once:
+        for seeds in given.seeds:
+            call = our_side(bench, seeds, None if at_once >= 20 else at_once)
+            begin = time.perf_counter()
+            call(ROUNDS)
+            first = time.perf_counter() - begin
+            ours = statistics.median(seconds_of(call, ROUNDS) for _ in range(given.turns))
+            each = ours / ROUNDS / seeds
+            name = f"{seeds} seeds at once, {at_once} clients side by side"
+            print(f"{name}: {each:.4f} s a round and seed, first call {first:.1f} s")
+            print(
+                f"ratio torch-loop/moml cnn {given.split} {name}: {theirs / each:.1f}x", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""PFLlib's benchmark, recomputed: its splits, under its own protocol and a strict one."""

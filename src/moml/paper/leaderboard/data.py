@@ -1,0 +1,45 @@
+"""The benchmark's clients: images, network and loss."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from moml.data.images.sets import load
+from moml.data.split.pfllib import pfllib_split
+from moml.models import accuracy, cnn, cross_entropy
+from moml.models.networks import Model, shifted
+from moml.tasks.clients import from_rows
+from moml.types import Loss, Tasks
+
+CLIENTS = 20
+DATASETS = {"mnist": 10, "fmnist": 10, "cifar10": 10, "cifar100": 100}  # and their classes
+SPLITS = ("dir", "pat")
+
+
+class Benchmark(NamedTuple):
+    """Clients of a data set; each has images to train on and to test on."""
+
+    net: Model
+    loss: Loss
+    right: Loss  # accuracy in percent
+    train: Tasks
+    test: Tasks
+
+
+def benchmark(dataset: str, split: str, folder: Path | None = None) -> Benchmark:
+    """The 20 clients of a data set under the split `dir` or `pat`, and FedAvg's CNN."""
+    parts = [load(dataset, part, folder) for part in ("train", "test")]
+    x, y = (np.concatenate(both) for both in zip(*((p.x, p.y) for p in parts), strict=True))
+    return of_images(x, y, DATASETS[dataset], split)
+
+
+def of_images(x: np.ndarray, y: np.ndarray, classes: int, split: str) -> Benchmark:
+    """The same of images [rows, side, side, channels] and their labels."""
+    shares = pfllib_split(y, split, clients=CLIENTS, classes=max(2, classes // 10))
+    net = shifted(cnn(x.shape[-1], classes, side=x.shape[1]), 0.5, 0.5)
+    images, labels = jax.device_put(x), jnp.asarray(y, jnp.int32)  # both splits share them
+    train, test = (from_rows(images, labels, rows, alike=False) for rows in shares)
+    return Benchmark(net, cross_entropy(net.predict), accuracy(net.predict), train, test)
