@@ -91,9 +91,7 @@ def from_rows(
     x, y = on_device("x", x), on_device("y", y)
     if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
         raise DataError(f"x and y must start with the same [rows]; got {x.shape}, {y.shape}")
-    owned = [checked_rows(f"client {i}", mine, len(x)) for i, mine in enumerate(rows)]
-    if not owned:
-        raise DataError("rows must have one array of row numbers a client; got none")
+    owned = all_rows("rows", "client", rows, len(x))
     sizes = np.array([len(mine) for mine in owned])
     flat = np.concatenate(owned)
     for name, values in {"x": x, "y": y}.items():
@@ -157,9 +155,23 @@ def buckets(sizes: ArrayLike) -> list[Int[np.ndarray, " _"]]:
     return [np.flatnonzero(power == b) for b in np.unique(power)]
 
 
-def checked_rows(owner: str, rows: ArrayLike, below: int) -> np.ndarray:
+def all_rows(name: str, owner: str, rows: Sequence[ArrayLike], below: int) -> list[np.ndarray]:
+    """The rows of each owner, one array of distinct numbers below `below` for each."""
+    must = f"{name} must have one array of row numbers a {owner}"
+    try:
+        given = [np.asarray(mine) for mine in rows]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{must}: {error}") from error
+    if not given:
+        raise DataError(f"{must}; got none")
+    if not given[0].ndim:
+        ids = "from ids, moml.data.by_column(ids).rows makes them"
+        raise DataError(f"{must}; got {given[0].tolist()!r} ({ids})")
+    return [_checked_rows(f"{owner} {i}", mine, below) for i, mine in enumerate(given)]
+
+
+def _checked_rows(owner: str, mine: np.ndarray, below: int) -> np.ndarray:
     """The rows of a client or group, which must be distinct numbers below `below`."""
-    mine = np.asarray(rows)
     if mine.ndim == 1 and not len(mine):
         raise DataError(f"{owner} has no samples; leave it out")
     if mine.ndim != 1 or mine.dtype.kind not in "iu" or mine.min() < 0 or mine.max() >= below:
