@@ -189,7 +189,8 @@ def damaged(root: Path, seed: int, count: int, seconds: float, out: Path) -> Non
     for _ in range(count):
         if time.monotonic() > deadline:
             break
-        deck = deck or rng.sample([*READERS], len(READERS))
+        there = [name for name, (source, _) in READERS.items() if (root / "made" / source).exists()]
+        deck = deck or rng.sample(there, len(there))
         name = deck.pop()
         source, reader = READERS[name]
         place = root / "damaged" / source

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.chaos.children import moml
@@ -36,36 +36,17 @@ def forked(work: Callable[[], None]) -> None:
         raise SystemExit("chaos: the process above failed")
 
 
-def make(root: Path, *, tables: bool) -> None:
-    """Make all; without `tables`, those are not trained."""
+def make(root: Path, *, short: bool) -> None:
+    """Make all; in the short form, few runs, and no table is trained."""
     folder = root / "made"
     folder.mkdir(parents=True)
-    forked(lambda: _files(folder, tables=tables))
-    table = ("--task", "person", "--target", "y", "--seed", "0")
-    commands = [
-        ("train", *RUN, "--out", folder / "run"),
-        ("train", *RUN, "--seed", "1", "--out", folder / "run-other"),
-        ("train", *DISK, "--out", folder / "disk"),
-        ("train", *DISK, "--seed", "1", "--out", folder / "disk-other"),
-        ("sweep", *RUN, *GRID, "--out", folder / "swept"),
-        ("sweep", *RUN, *GRID, "--seed", "1", "--out", folder / "swept-other"),
-    ]
-    if tables:
-        rows = folder / "rows.csv"
-        commands.append(("train", "--data", rows, *table, "--out", folder / "table"))
-    for name in ("table", "table-other"):
-        out = name.replace("table", "exported")
-        adapted = name.replace("table", "adapted")
-        commands.append(
-            ("adapt", folder / name, "--data", folder / "new.csv", "--out", folder / adapted)
-        )
-        commands.append(("export", folder / name, "--out", folder / out))
-    for words in commands:
+    forked(lambda: _files(folder, short=short))
+    for words in _commands(folder, short=short):
         done = moml(root, *words)
         if done.code:
             raise SystemExit(f"chaos: {words}: {done.error}")
-    for name in ("run", "disk", "swept"):  # as if killed half way
-        half = folder / f"{name}-half"
+    for name in filter(lambda name: (folder / name).exists(), ("run", "disk", "swept")):
+        half = folder / f"{name}-half"  # as if killed half way
         shutil.copytree(folder / name, half)
         for path in half.rglob("checkpoints/*"):
             if int(path.name) > ITERATIONS // 2:
@@ -73,15 +54,29 @@ def make(root: Path, *, tables: bool) -> None:
         (half / "rows.json").unlink(missing_ok=True)
 
 
-def _files(folder: Path, *, tables: bool) -> None:
-    """The tables, and runs on them that were not trained."""
+def _commands(folder: Path, *, short: bool) -> Iterator[tuple[object, ...]]:
+    """The runs, each with another of its kind but for the short form."""
+    rows, new = folder / "rows.csv", folder / "new.csv"
+    for seed, other in enumerate([""] if short else ["", "-other"]):
+        given = ("--seed", seed, "--out")
+        yield "train", *RUN, *given, folder / f"run{other}"
+        yield "train", *DISK, *given, folder / f"disk{other}"
+        table = folder / f"table{other}"
+        if not short:
+            yield "sweep", *RUN, *GRID, *given, folder / f"swept{other}"
+            yield "train", "--data", rows, "--task", "person", "--target", "y", *given, table
+        yield "adapt", table, "--data", new, "--out", folder / f"adapted{other}"
+        yield "export", table, "--out", folder / f"exported{other}"
+
+
+def _files(folder: Path, *, short: bool) -> None:
+    """The tables; in the short form also a run that was not trained."""
     from moml.data.table.write import write_table
 
     write_table(visits(12, 0), folder / "rows.csv")
     write_table(visits(4, 1, first=8), folder / "new.csv")
-    for seed, name in enumerate(["table", "table-other"]):
-        if not (tables and name == "table"):
-            small_run(folder / name, visits(12, seed), ["summary"])
+    if short:
+        small_run(folder / "table", visits(12, 0), ["summary"])
 
 
 def tree(folder: Path) -> Content:

@@ -38,25 +38,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--short", action="store_true", help="each kind of trial once, no tables")
+    parser.add_argument("--home", type=Path, help="folder that keeps what the trials are made on")
     parser.add_argument("--add", type=Path, help="file of counts to add to")
     given = parser.parse_args()
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
     own_disk()
     root = Path(tempfile.mkdtemp(prefix="moml-chaos-"))
-    cache = root / "compiled"
-    os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(cache), "MOML_CACHE": "off"}
+    home = given.home or root
+    os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(home / "compiled"), "MOML_CACHE": "off"}
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     for name in MODULES:  # before all forks
         import_module(f"moml.{name}")
     from tests.chaos.damages import caches
     from tests.chaos.made import forked, make
 
-    make(root, tables=not given.short)
-    forked(lambda: caches(root / "made"))
+    if not (home / "made").exists():
+        make(home, short=given.short)
+        forked(lambda: caches(home / "made"))
+    if home != root:
+        shutil.copytree(home / "made", root / "made")
     total: Counter[str] = Counter()
     for seed in given.seeds:
         began = time.monotonic()
-        counts = one_seed(root, seed, 60 * given.minutes, short=given.short)
+        counts = one_seed(root, home, seed, 60 * given.minutes, short=given.short)
         total += counts
         if given.add:
             old = json.loads(given.add.read_text()) if given.add.exists() else {}
@@ -94,18 +98,19 @@ def own_disk() -> None:
     sys.exit(done.returncode)
 
 
-def one_seed(root: Path, seed: int, seconds: float, *, short: bool) -> Counter[str]:
+def one_seed(root: Path, home: Path, seed: int, seconds: float, *, short: bool) -> Counter[str]:
     """Trials until the time is over; in the short form, each kind once."""
-    from tests.chaos.trials import COMMANDS, SLOW, Trials
+    from tests.chaos.trials import COMMANDS, SHORT, SLOW, Trials
 
     rng, counts, deadline = random.Random(seed), Counter(), time.monotonic() + seconds
     disk = Path(os.environ[INSIDE]) if os.environ[INSIDE] else None
-    trials = Trials(root, rng, counts, disk)
-    names = [name for name in COMMANDS if not (short and name in SLOW)]
+    trials = Trials(root, home, rng, counts, disk)
+    trials.most = 2 if short else trials.most
+    names = [*(SHORT if short else COMMANDS)]
     kinds = [
         (trials.kill, name) for name in names for _ in range(1 if short or name in SLOW else 3)
     ]
-    few = rng.sample(names, 3) if short else names
+    few = rng.sample(names, 2) if short else names
     kinds += [(trials.fill, name) for name in few] + [(trials.beside, name) for name in few]
     kinds += [(None, "")] * (1 if short else 5)
     deck: list = []

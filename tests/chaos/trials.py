@@ -3,6 +3,7 @@
 Each trial ends with the files of a command that nothing happened to, or it is a loss.
 """
 
+import pickle
 import random
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from moml.atomic import atomic_write
 from tests.chaos.children import End, Fate, begin, end, moml
 from tests.chaos.made import DISK, GRID, RUN, WHO, Content, page, progress, trained, tree
 
@@ -69,16 +71,26 @@ COMMANDS = {
     "report": Command(("report", "{run}", "--out", "{out.html}"), sources=("run",), out="out.html",
                       result=page),
 }  # fmt: skip
-SLOW = ("table train", "from")  # not in the short form
+SLOW = ("table train", "from")  # tried less often
+SHORT = ("train, disk", "resume", "adapt", "export", "forget", "report")
 FULL = ("no space", "too large", "cannot write")
 
 
 class Trials:
     """Trials in a folder, with what is expected of each command, found out once."""
 
-    def __init__(self, root: Path, rng: random.Random, counts: dict[str, int], disk: Path | None):
+    def __init__(
+        self,
+        root: Path,
+        home: Path,
+        rng: random.Random,
+        counts: dict[str, int],
+        disk: Path | None,
+    ):
         self.root, self.rng, self.counts, self.disk = root, rng, counts, disk
-        self.known: dict[str, tuple[Content, End]] = {}
+        self.most = 8  # kills of a command before it may end
+        self.known = home / "known"
+        self.known.mkdir(exist_ok=True)
 
     def place(self, name: str, where: Path | None = None) -> Path:
         """A folder with copies of what a command reads."""
@@ -92,20 +104,23 @@ class Trials:
 
     def expected(self, name: str) -> tuple[Content, End]:
         """The files that a command leaves which nothing happens to, and how it ends."""
-        if name not in self.known:
+        file = self.known / name
+        if not file.exists():
             place = self.place(name)
             done = moml(self.root, *_filled(COMMANDS[name].words, place))
             if done.code:
                 raise SystemExit(f"chaos: {name}: {done.error}")
-            self.known[name] = _result(COMMANDS[name], place), done
-        return self.known[name]
+            with atomic_write(file) as to:
+                pickle.dump((_result(COMMANDS[name], place), tuple(done)), to)
+        content, done = pickle.loads(file.read_bytes())
+        return content, End(*done)
 
     def kill(self, name: str) -> str:
         """Kill a command once or more, then let it end; what is wrong, or nothing."""
         expected, usual = self.expected(name)
         place, command, rng = self.place(name), COMMANDS[name], self.rng
         before = self._others(command, place)
-        for _ in range(rng.randint(1, 8)):
+        for _ in range(rng.randint(1, self.most)):
             kind = rng.choice(["touch", "torn", "time"])
             most = usual.seconds if kind == "time" else usual.touches
             clock = rng.randrange(10**6) if rng.random() < 0.25 else None
