@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 DEMO ?= demo
+SEEDS ?= 0
 
-.PHONY: demo test test-slow test-kill test-flower lint bench bench-seconds bench-tables docs build clean
+.PHONY: demo test test-slow test-kill test-chaos test-flower lint bench bench-seconds bench-tables docs build clean
 
 demo: .venv/.demo
 	$(BIN)/moml demo --out $(DEMO)
@@ -18,6 +19,9 @@ test-slow: .venv/.test
 
 test-kill: .venv/.test
 	$(BIN)/python -m pytest -q tests/runs/test_killed.py -m slow
+
+test-chaos: .venv/.test
+	$(BIN)/python -m tests.chaos.run --seeds $(SEEDS) --minutes 10
 
 test-flower: .venv/.test
 	$(BIN)/python -m pytest -q tests/flower

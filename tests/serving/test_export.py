@@ -19,6 +19,7 @@ from moml.config.config import check, method_options
 from moml.config.problems import Sine
 from moml.config.starts import STARTS
 from moml.data.table.write import write_table
+from moml.errors import MomlWarning
 from moml.runs.job import plan_of
 from moml.serving import moml_serve
 from moml.serving.export import FORMAT, export
@@ -215,6 +216,25 @@ def test_the_command_says_what_is_wrong_in_a_line(made, tmp_path):
     assert done.returncode == 2 and "is the table itself" in done.stderr
     done = served(folder, "predict", "--data", tmp_path / "none.csv", "--out", tmp_path / "o.csv")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
+def test_formulas_are_a_warning_or_texts_and_names_do_not_control_the_terminal(made, tmp_path):
+    data, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    rows = {name: values.astype(object) for name, values in visits(2, 1).items()}
+    rows["kind"][:] = "=HYPERLINK(1)"
+    with pytest.warns(MomlWarning):
+        write_table(rows, data)
+    folder, words = made("two classes")[1], ("predict", "--data", data, "--out", out)
+    done = served(folder, *words)
+    assert done.returncode == 0 and "a spreadsheet takes cells of" in done.stderr
+    assert done.stderr.endswith("as formulas, see --safe: =HYPERLINK(1)\n")
+    assert ",=HYPERLINK(1)," in out.read_text()
+    done = served(folder, *words, "--safe")
+    assert done.returncode == 0 and done.stderr == ""
+    assert ",'=HYPERLINK(1)," in out.read_text() and "-" in out.read_text()
+    out.unlink()
+    done = served(folder, "predict", "--data", tmp_path / "no\x1b[31m.csv", "--out", out)
+    assert done.returncode == 2 and "no\\x1b[31m.csv cannot be read" in done.stderr
 
 
 # Networks of `moml train CONFIG`

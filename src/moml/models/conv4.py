@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from moml.errors import ConfigError
+from moml.errors import ConfigError, check_count
 from moml.models.convolution import Images, convolve
 from moml.models.networks import Layer, Model, affine, linear
 from moml.types import Key
@@ -73,6 +73,8 @@ def conv4(channels: int, classes: int, *, filters: int = 64, norm: str = "batch"
     """
     if norm not in NORMS:
         raise ConfigError(f"norm must be one of {', '.join(NORMS)}; got {norm!r}")
+    for name, size in {"channels": channels, "classes": classes, "filters": filters}.items():
+        check_count(name, size, below=2**31)
     normalise, glorot = NORMS[norm], jax.nn.initializers.glorot_uniform()
 
     def init(key: Key) -> Conv4:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Array, Float, PyTree
 
+from moml.errors import ConfigError, check_count
 from moml.types import Key, Params
 
 Predict = Callable[[Params, PyTree], Array]  # params, x [K, ...] -> [K, out]
@@ -85,6 +86,9 @@ def mlp(*sizes: int, activation: Activation = jax.nn.relu) -> Model:
     >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 1))).shape
     (5, 1)
     """
+    if len(sizes) < 2:
+        raise ConfigError(f"sizes must be inputs, hidden units and outputs; got {sizes}")
+    sizes = tuple(check_count("each of sizes", size, below=2**31) for size in sizes)
 
     @jax.jit
     def init(key: Key) -> MLP:

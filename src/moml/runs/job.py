@@ -22,7 +22,7 @@ from moml.runtime.account import Cost, spending
 from moml.runtime.process_group import ALONE, ProcessGroup
 from moml.storage.rows_file import layout_of
 from moml.storage.rows_on_disk import RowsOnDisk
-from moml.training.check import check_loss, check_params
+from moml.training.check import check_loss, check_params, check_samples
 from moml.training.clients import ClientScores, Kept, kept_each, kept_scores, mean_of_known
 from moml.training.compose import (
     compose,
@@ -90,6 +90,7 @@ def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
     options = method_options(config, built.features)
     options.pop("iterations", None)
     chosen = compose(config.method, built.loss, built.tasks, options, config.iterations)
+    check_samples(chosen.algorithm.needs, built.tasks)
     check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, chosen.k)
     once = chosen.algorithm.iterations
     each = scores_of(config, built, built.unseen, chosen.adaptation(config.test_steps))

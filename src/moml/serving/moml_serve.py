@@ -38,6 +38,7 @@ MOST = 10_000  # steps of an adaptation
 BLANK = {"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"}
 BLANK |= {"<NA>", "<na>"}
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(?i:inf|infinity|nan)")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # the start of cells that spreadsheets compute
 CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 DAY = 86_400.0
@@ -773,9 +774,23 @@ def _cells(path: str | os.PathLike[str]) -> tuple[list[str], list[list[str]], st
     return rows[0], rows[1:], separator
 
 
-def write_csv(data: str | os.PathLike[str], new: Arrays, out: str | os.PathLike[str]) -> None:
-    """Write the unchanged cells of a CSV file with new columns beside them."""
+def write_csv(
+    data: str | os.PathLike[str], new: Arrays, out: str | os.PathLike[str], *, safe: bool = False
+) -> str | None:
+    """Write the cells of a CSV file with new columns beside them.
+
+    With `safe` a ' is put before cells that a spreadsheet would take as formulas; without it they
+    stay, and the first one is returned.
+    """
     header, rows, separator = _cells(data)
+    found: list[str] = []
+
+    def cell(text: str) -> str:
+        if not text.startswith(FORMULA) or NUMBER.fullmatch(text):
+            return text
+        found.append(text)
+        return f"'{text}" if safe else text
+
     for name in new:
         if name in header:
             raise ServeError(f"{data} has a column {name} already; rename it first")
@@ -786,11 +801,19 @@ def write_csv(data: str | os.PathLike[str], new: Arrays, out: str | os.PathLike[
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with (gzip.open if packed else open)(partial, "wt", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter=separator, lineterminator="\n")
-            writer.writerow([*header, *new])
-            writer.writerows([*row, *cells] for row, cells in zip(rows, more, strict=True))
+            writer.writerow(map(cell, [*header, *new]))
+            both = zip(rows, more, strict=True)
+            writer.writerows([*map(cell, (*row, *cells))] for row, cells in both)
         os.replace(partial, out)
     finally:
         Path(partial).unlink(missing_ok=True)
+    return found[0] if found and not safe else None
+
+
+def _say(text: object) -> None:
+    """A line on standard error; control characters in names do not reach the terminal."""
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+    print(f"moml_serve: {''.join(shown)}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -805,6 +828,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     predict.add_argument(
         "--interval", type=float, help="share of targets between the bounds, such as 0.9"
     )
+    predict.add_argument(
+        "--safe", action="store_true", help="put ' before cells that spreadsheets take as formulas"
+    )
     predict.add_argument("--folder", help="the exported folder; by default that of this file")
     given = parser.parse_args(arguments)
     try:
@@ -816,9 +842,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.path.exists(given.out) and os.path.samefile(given.out, given.data):
             raise ServeError(f"{given.out} is the table itself; give another file")
         later = None if given.adapt_on is None else read_csv(given.adapt_on)
-        write_csv(given.data, model.predict(read_csv(given.data), later, given.interval), given.out)
+        made = model.predict(read_csv(given.data), later, given.interval)
+        if formula := write_csv(given.data, made, given.out, safe=given.safe):
+            said = f"a spreadsheet takes cells of {given.out} as formulas, see --safe"
+            _say(f"warning: {said}: {formula}")
     except (ServeError, OSError) as error:
-        print(f"moml_serve: {error}", file=sys.stderr)
+        _say(error)
         sys.exit(2)
 
 

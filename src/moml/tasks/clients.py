@@ -176,9 +176,7 @@ def owned_rows(
     if start is None:
         given = f"{shapes_of(x)}, {shapes_of(y)}"
         raise DataError(f"x and y must start with the same [rows]; got {given}")
-    owned = [checked_rows(f"client {i}", mine, start[0]) for i, mine in enumerate(rows)]
-    if not owned:
-        raise DataError("rows must have one array of row numbers a client; got none")
+    owned = all_rows("rows", "client", rows, start[0])
     return np.concatenate(owned), np.array([len(mine) for mine in owned])
 
 
@@ -222,9 +220,23 @@ def buckets(sizes: ArrayLike) -> list[Int[np.ndarray, " _"]]:
     return [np.flatnonzero(power == b) for b in np.unique(power)]
 
 
-def checked_rows(owner: str, rows: ArrayLike, below: int) -> np.ndarray:
+def all_rows(name: str, owner: str, rows: Sequence[ArrayLike], below: int) -> list[np.ndarray]:
+    """The rows of each owner, one array of distinct numbers below `below` for each."""
+    must = f"{name} must have one array of row numbers a {owner}"
+    try:
+        given = [np.asarray(mine) for mine in rows]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{must}: {error}") from error
+    if not given:
+        raise DataError(f"{must}; got none")
+    if not given[0].ndim:
+        ids = "from ids, moml.data.by_column(ids).rows makes them"
+        raise DataError(f"{must}; got {given[0].tolist()!r} ({ids})")
+    return [_checked_rows(f"{owner} {i}", mine, below) for i, mine in enumerate(given)]
+
+
+def _checked_rows(owner: str, mine: np.ndarray, below: int) -> np.ndarray:
     """The rows of a client or group, which must be distinct numbers below `below`."""
-    mine = np.asarray(rows)
     if mine.ndim == 1 and not len(mine):
         raise DataError(f"{owner} has no samples; leave it out")
     if mine.ndim != 1 or mine.dtype.kind not in "iu" or mine.min() < 0 or mine.max() >= below:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from moml.errors import DataError, check_count
 from moml.kept import kept
-from moml.tasks.clients import checked_rows
+from moml.tasks.clients import all_rows
 from moml.tasks.parts import as_held
 from moml.types import Batch, Key, Tasks
 
@@ -86,9 +86,7 @@ def grouped(
     x, y = (np.asarray(as_held(name, v)) for name, v in {"x": x, "y": y}.items())
     if x.ndim < 1 or y.ndim < 1 or len(x) != len(y) or not len(x):
         raise DataError(f"x and y must start with the same [rows]; got {x.shape}, {y.shape}")
-    owned = [checked_rows(f"group {i}", mine, len(x)) for i, mine in enumerate(groups)]
-    if not owned:
-        raise DataError("groups must have one array of row numbers a group; got none")
+    owned = all_rows("groups", "group", groups, len(x))
     weigh = np.ones(len(x), x.dtype) if weights is None else np.asarray(weights, x.dtype)
     sizes = np.array([len(mine) for mine in owned], np.int32)
     start, order = np.cumsum(sizes) - sizes, np.concatenate(owned)

@@ -1,14 +1,22 @@
 """Validation of parameters and losses: one line that says what must hold, and what was given."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from moml.errors import ConfigError, DataError, MomlError
+from moml.errors import ConfigError, DataError, MomlError, MomlWarning
 from moml.models.wrapped import takes_key
+from moml.runtime.account import nbytes
+from moml.runtime.memory_budget import free_bytes
+from moml.runtime.simulate import samples_per_step
 from moml.tasks.parts import as_held
-from moml.types import Loss, Params, Samples, Tasks
+from moml.tasks.sampler import draw, fetch
+from moml.types import Loss, Params, Samples, SampleSpec, Tasks
+
+MANY = 10**6  # samples of a step whose bytes are counted
 
 
 def check_params(params: Params) -> Params:
@@ -31,6 +39,28 @@ def check_held(name: str, tree: PyTree) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if isinstance(leaf, np.ndarray | np.generic):
             as_held(f"{name}{jax.tree_util.keystr(path)}", leaf)
+
+
+def check_samples(needs: PyTree, tasks: Tasks) -> None:
+    """Raise for more samples in a step than memory holds; warn where those of a task repeat.
+
+    `needs` is a tree of `SampleSpec`.
+    """
+    drawn = samples_per_step(needs, tasks) * tasks.ways
+    if drawn >= 2**31:
+        raise ConfigError(f"samples drawn at once must be below 2^31, see k, shots; got {drawn:,}")
+    if drawn > MANY:
+        one = lambda key: fetch(draw(key, needs, tasks), tasks)
+        size, free = nbytes(jax.eval_shape(one, jax.random.key(0))), free_bytes()
+        if free is not None and size > free:
+            sizes = f"{free / 1e9:,.1f} GB of free memory; got {size / 1e9:,.1f} GB"
+            raise ConfigError(f"samples drawn at once, see k, shots, must fit into {sizes}")
+    specs = jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec))
+    most = max(max(s.support + s.query + s.hessian, s.restart) for s in specs)
+    if tasks.least is not None and most > tasks.least:
+        of = "a class" if tasks.ways > 1 else "a task"
+        text = f"a visit draws {most} samples of {of}, the smallest has {tasks.least}"
+        warnings.warn(f"{text}: samples repeat; see k", MomlWarning, stacklevel=3)
 
 
 def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int, *, training: bool = True) -> None:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Int
 from moml.algorithms.method import BOTH, Factory, Method
 from moml.algorithms.parts.schedule import Schedule
 from moml.algorithms.signature import NUMBER, checked, keywords, unknown
-from moml.errors import ConfigError, DataError
+from moml.errors import ConfigError, DataError, one_line
 from moml.kept import kept
 from moml.methods import METHODS, factory_of
 from moml.runtime import simulate
@@ -126,11 +126,22 @@ def init_program(init: Callable[[Key], Params]) -> Wrapped:
 
 
 def check_schedule(schedule: Schedule, hyper: Hyper) -> None:
-    """Raise unless a schedule uses numbers that there are: eta is none of a whole optimizer."""
+    """Raise unless a schedule maps the method's numbers, and a step, to such numbers.
+
+    It must use numbers that there are: eta is none of a whole optimizer.
+    """
     try:
-        jax.eval_shape(schedule, hyper, jax.ShapeDtypeStruct((), jnp.int32))
+        made = jax.eval_shape(schedule, hyper, jax.ShapeDtypeStruct((), jnp.int32))
     except AttributeError as error:
         raise ConfigError(f"schedule must use numbers of the method: {error}") from error
+    except (TypeError, ValueError) as error:
+        must = "schedule must be a function of hyper-parameters and a step, see moml.parts"
+        hint = "an optax schedule of the step size belongs in optimizer: optax.sgd(schedule)"
+        raise ConfigError(f"{must} ({hint}): {one_line(error)}") from error
+    form = lambda tree: (jax.tree.structure(tree), [leaf.shape for leaf in jax.tree.leaves(tree)])
+    if form(made) != form(hyper):
+        names = ", ".join(hyper._asdict())
+        raise ConfigError(f"schedule must return the numbers {names}; got {one_line(made)}")
 
 
 def check_adapts(chosen: Method, params: Params, hyper: Hyper) -> None:

@@ -13,13 +13,14 @@ from moml.errors import ConfigError, DataError, check_count
 from moml.kept import kept
 from moml.tasks.keyed import without_bits
 from moml.tasks.sampler import shuffled
-from moml.training.check import check_loss
+from moml.training.check import check_loss, check_samples
 from moml.training.fit import Learner
-from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Samples, Tasks
+from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Samples, SampleSpec, Tasks
 
 Score = Callable[[Params, Samples, Samples], PyTree]  # personal parameters, support, query
 SupportAndQuery = Callable[[Tasks, Key, Int[Array, ""]], tuple[Samples, Samples]]
 
+AT_ONCE = 256  # tasks that are scored side by side
 STEPS = (0, 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)  # numbers of known samples
 
 
@@ -92,7 +93,13 @@ def most_samples(tasks: Tasks, queries: int | None) -> int:
 
 
 def scores_on(
-    score: Score, adapt: Adapt, *, shots: int, queries: int | None, most: int = 0, chunk: int = 256
+    score: Score,
+    adapt: Adapt,
+    *,
+    shots: int,
+    queries: int | None,
+    most: int = 0,
+    chunk: int = AT_ONCE,
 ) -> Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]:
     """The `score_on` of every task, `chunk` of them side by side."""
     one = score_on(score, adapt, shots=shots, queries=queries, most=most)
@@ -161,6 +168,7 @@ def evaluate(
         raise DataError(f"tasks must be moml.Tasks, see moml.from_arrays; got {type(tasks)}")
     check_count("shots", shots, below=tasks.least)
     check_count("seed", seed, least=0, below=2**32)
+    check_samples(SampleSpec(min(tasks.n or 1, AT_ONCE), support=shots), tasks)
     check_loss(loss, learner.params, tasks, shots, training=False)
     if queries is None:
         queries = 100 if tasks.least is None else tasks.least - shots

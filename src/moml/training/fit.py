@@ -18,7 +18,7 @@ from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError, Diverged, check_count
 from moml.kept import kept
 from moml.runtime import simulate
-from moml.training.check import check_held, check_loss, check_params
+from moml.training.check import check_held, check_loss, check_params, check_samples
 from moml.training.compose import (
     check_adapts,
     check_schedule,
@@ -182,6 +182,7 @@ def fit(
     check_count("iterations", iterations)
     check_count("seed", seed, least=0, below=2**32)
     chosen = compose(name, loss, tasks, options, iterations)
+    check_samples(chosen.algorithm.needs, tasks)
     check_loss(loss, params, tasks, chosen.k)
     hyper = hyper_of(chosen, params, {})
     algorithm = chosen.algorithm

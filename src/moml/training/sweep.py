@@ -17,7 +17,7 @@ from moml.algorithms.parts.schedule import Schedule, constant
 from moml.errors import ConfigError, check_count
 from moml.kept import kept
 from moml.runtime import simulate
-from moml.training.check import check_loss, check_params
+from moml.training.check import check_loss, check_params, check_samples
 from moml.training.compose import (
     check_adapts,
     check_schedule,
@@ -140,6 +140,7 @@ def sweep(
         check_params(init(init_key(0)))  # names the leaf that is no array
         raise
     example = check_params(jax.tree.map(lambda leaf: leaf[0], params))
+    check_samples(chosen.algorithm.needs, tasks)
     check_loss(loss, example, tasks, chosen.k)
     hyper = stacked_hyper(chosen, example, settings)
     algorithm = chosen.algorithm

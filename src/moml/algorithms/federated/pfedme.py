@@ -1,5 +1,7 @@
 """pFedMe and Ditto: personal models that a proximal term keeps near the common one."""
 
+import warnings
+
 import jax
 
 from moml.algorithms.federated.client import ClientResult, Steps, Update, descend, near
@@ -13,6 +15,7 @@ from moml.algorithms.parts.choices import ANY, Sampling, by_steps
 from moml.algorithms.parts.memory import Ema
 from moml.algorithms.parts.personal import Step
 from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation, Weight
+from moml.errors import MomlWarning
 from moml.types import Hyper, Loss, Meta, Params, Samples, Task
 
 
@@ -64,7 +67,7 @@ def pfedme(
     batch: Sampling = ANY,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
-    prox: Positive = 100.0,
+    prox: Positive = 15.0,
     prox_steps: Count = 50,
     server_rate: Weight = 1.0,
     inner_steps: Count = 1,
@@ -80,7 +83,8 @@ def pfedme(
     alpha : float
         Step size of the subproblem, and of the adaptation when the model is used.
     prox : float
-        The pull towards the common model, lambda.
+        The pull towards the common model, lambda. From alpha * prox = 1 on, theta is never more
+        than one gradient step from w_i, however many steps there are: a warning.
     prox_steps : int
         Gradient steps on a subproblem, R.
     server_rate : float
@@ -91,9 +95,12 @@ def pfedme(
     Examples
     --------
     >>> from moml.methods import pfedme
-    >>> pfedme(lambda w, x: (w - x) ** 2, prox=15.0).hyper.prox
-    15.0
+    >>> pfedme(lambda w, x: (w - x) ** 2, prox=20.0).hyper.prox
+    20.0
     """
+    if alpha * prox >= 1:
+        text = f"alpha * prox must be below 1 for more than one step's work; got {alpha * prox:g}"
+        warnings.warn(f"pfedme: {text}", MomlWarning, stacklevel=4)
     adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox, server_rate=server_rate)
     return federated(

@@ -37,7 +37,7 @@ got one that follows it: chain it with optax.scale_by_learning_rate(rate)
             one = jnp.ones(())
             move, _ = optax.with_extra_args_support(made).update(one, made.init(one), one)
             climbs = bool(jax.device_get(move) > 0)
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, ValueError) as error:
         raise ConfigError(f"optimizer must give an optax transformation: {error}") from error
     if climbs:
         raise ConfigError(

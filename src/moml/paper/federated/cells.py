@@ -1,6 +1,7 @@
 """The federated table: its protocols and settings, its cells, their methods."""
 
 import itertools
+import warnings
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from moml.algorithms.federated.rounds import RoundState
 from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import Schedule
 from moml.algorithms.parts.task_map import mean, norm
-from moml.errors import ConfigError
+from moml.errors import ConfigError, MomlWarning
 from moml.methods import method
 from moml.paper.cells import Grid, choose
 from moml.paper.federated.released import builder, one_draw
@@ -136,7 +137,9 @@ def compose(cell: Cell, loss: Loss) -> Method:
         "fedavg": ("fedavg", whole),
         "local": ("fedavg", whole | {"tasks_per_step": CLIENTS}),
     }.get(name, ("per-fedavg", personal))
-    chosen = method(known, loss, **shape | options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MomlWarning)  # the paper's lambda is what it is
+        chosen = method(known, loss, **shape | options)
     if name == "local":
         return chosen._replace(algorithm=alone(loss, chosen.algorithm.needs, cell.h))
     needs = chosen.algorithm.needs

@@ -1,0 +1,1 @@
+"""Random kills, full disks, damaged files, jumping clocks and second processes; see `run.py`."""
