@@ -2,9 +2,12 @@
 
 They compile far more than they compute, so XLA optimises little, and fuses in the way that compiles
 quickly: a quarter of the time. `make demo`, the doctests and the benchmarks run what users run.
+All processes of a run of the tests, workers and commands, share one folder of compiled programs.
 """
 
+import gc
 import os
+import tempfile
 from importlib.metadata import version
 
 os.environ["XLA_FLAGS"] = " ".join(
@@ -15,7 +18,10 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 )
 
-os.environ["MOML_CACHE"] = "off"  # those that test the cache switch it on
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have that of the process that began them
+    _compiled = tempfile.TemporaryDirectory(prefix="moml-compiled-", ignore_cleanup_errors=True)
+    os.environ["MOML_CACHE"] = _compiled.name
+os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would be used instead
 
 import jax
 import optax
@@ -37,8 +43,20 @@ optax.tree.bias_correction = _lenient
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quiet():
-    """No line about compilations, which a busy machine would add to what tests read."""
-    from moml.runtime import compiling
+def compilation():
+    """Share compiled programs; no line about them, which a busy machine would add to outputs."""
+    from moml.runtime import compile_cache, compiling
 
+    assert compile_cache.start() == ""
     compiling.AFTER = 600.0
+    gc.freeze()  # what is imported stays: collections need not go through it
+
+
+@pytest.fixture
+def no_cache_in_use():
+    """No folder of compiled programs is set up in JAX, as in a process that begins."""
+    name = "jax_compilation_cache_dir"
+    ours = jax.config.values[name]
+    jax.config.update(name, None)
+    yield
+    jax.config.update(name, ours)

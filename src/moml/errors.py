@@ -74,7 +74,7 @@ LONGEST = 2000  # characters of a message on a terminal
 
 
 def printable(text: object) -> str:
-    """Text as a terminal may show it in one line: control characters are escaped.
+    r"""Text as a terminal may show it in one line: control characters are escaped.
 
     Names of columns, classes, ids and files, and what others send, may hold anything.
 

@@ -181,6 +181,7 @@ def test_the_least_recently_used_programs_go_first(tmp_path, monkeypatch):
     assert Entries(tmp_path / "gone").get("key") is None
 
 
+@pytest.mark.usefixtures("no_cache_in_use")
 def test_the_doctor_says_where_it_is_and_how_large(tmp_path, monkeypatch):
     monkeypatch.setenv("MOML_CACHE", "off")
     assert compile_cache.describe() == "off (MOML_CACHE=off)"

@@ -59,6 +59,7 @@ def test_a_node():
             node_of(told)
 
 
+@pytest.mark.usefixtures("no_cache_in_use")
 def test_what_is_compiled_is_kept_beside_the_memories(tmp_path):
     keep_compiled(Node(0, 1, None, None))
     assert jax.config.jax_compilation_cache_dir is None

@@ -9,7 +9,6 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from moml.runs.job import many, plan_of, single
 from moml.runs.record import record_of
@@ -20,34 +19,16 @@ MOML = "from moml.cli import main; main()"
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    """Compiled programs, for the processes: most of the time of a short run goes into them."""
-    return tmp_path_factory.mktemp("compiled")
+def cache():
+    """The folder of compiled programs: most of the time of a short run goes into them."""
+    return Path(os.environ["MOML_CACHE"])
 
 
-@pytest.fixture(scope="module")
-def cached(tmp_path_factory):
-    """Compiled programs of this process, while a module's tests run: they train the same often."""
-    folder, seconds = tmp_path_factory.mktemp("mine"), "jax_persistent_cache_min_compile_time_secs"
-    before = (
-        jax.config.jax_compilation_cache_dir,
-        jax.config.jax_persistent_cache_min_compile_time_secs,
-    )
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update(seconds, 0)
-    compilation_cache.reset_cache()
-    yield folder
-    jax.config.update("jax_compilation_cache_dir", before[0])
-    jax.config.update(seconds, before[1])
-    compilation_cache.reset_cache()
+cached = cache  # this process uses it too
 
 
 def environment(cache, **given):
-    return os.environ | given | {
-        "JAX_PLATFORMS": "cpu",
-        "JAX_COMPILATION_CACHE_DIR": str(cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }  # fmt: skip
+    return os.environ | given | {"JAX_PLATFORMS": "cpu", "MOML_CACHE": str(cache)}
 
 
 def begun(cache, *words, script=MOML, **given):
