@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from moml.algorithms.parts.adapt import all_leaves, named
-from moml.config.config import Config, classifies
+from moml.config.config import Config
 from moml.errors import ConfigError
 from moml.runs.job import SCORED, Plan, client_scores_of, each_of
 from moml.training.clients import ClientScores, common_scores, kept_each, kept_scores, tuned_scores
@@ -186,7 +186,7 @@ def figures(before: np.ndarray, after: np.ndarray) -> dict[str, np.ndarray]:
 
 def metric_of(config: Config) -> tuple[str, bool]:
     """What clients are scored by, and whether more is better."""
-    return ("test_accuracy", True) if classifies(config.problem) else ("test_error", False)
+    return ("test_accuracy", True) if config.problem.classifies else ("test_error", False)
 
 
 def figures_of(group: Group, one: Scored, metric: str, *, higher: bool) -> dict[str, float]:
