@@ -22,7 +22,7 @@ class Fetch:
     """Download a data set from its publisher; existing files are kept."""
 
     name: tyro.conf.Positional[str]
-    """mnist, cifar10, cifar100 or omniglot."""
+    """mnist, fmnist, cifar10, cifar100 or omniglot."""
     data_dir: Path | None = None
     """Folder of all data sets; by default that of MOML_DATA."""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from moml.cli import federated, oneshot
+from moml.cli import federated, leaderboard, oneshot
 from moml.cli.experiment import Command, Experiment
 from moml.cli.validation import say
 
@@ -174,6 +174,7 @@ Table = (
     | Annotated[oneshot.OneshotSearch, tyro.conf.subcommand("oneshot-search")]
     | Annotated[federated.Federated, tyro.conf.subcommand("federated")]
     | Annotated[federated.Memory, tyro.conf.subcommand("federated-memory")]
+    | Annotated[leaderboard.Leaderboard, tyro.conf.subcommand("leaderboard")]
 )
 
 

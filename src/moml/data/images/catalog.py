@@ -54,6 +54,16 @@ t10k-images-idx3-ubyte.gz 1648877 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b845
 t10k-labels-idx1-ubyte.gz 4542 f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6
 """,
 )
+FASHION = _archives(
+    "fashion-mnist/",
+    ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+    """
+train-images-idx3-ubyte.gz 26421880 3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84
+train-labels-idx1-ubyte.gz 29515 a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845
+t10k-images-idx3-ubyte.gz 4422102 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073
+t10k-labels-idx1-ubyte.gz 5148 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5
+""",
+)
 CIFAR10, CIFAR100 = _archives(
     "",
     ("https://www.cs.toronto.edu/~kriz/",),
@@ -93,6 +103,14 @@ SETS = {
         mnist.places,
         mnist.files,
         mnist.read,
+    ),
+    "fmnist": Set(
+        "Fashion-MNIST, clothes, 28 x 28 grey",
+        FASHION,
+        {"train": (6000,) * 10, "test": (1000,) * 10},
+        partial(mnist.places, names=mnist.FASHION),
+        mnist.files,
+        partial(mnist.read, classes=mnist.CLOTHES),
     ),
     "cifar10": _cifar("cifar10", "CIFAR-10", CIFAR10, 10),
     "cifar100": _cifar("cifar100", "CIFAR-100", CIFAR100, 100),

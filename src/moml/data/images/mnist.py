@@ -1,8 +1,9 @@
-"""MNIST in idx files, gzipped or plain."""
+"""MNIST and Fashion-MNIST in idx files, gzipped or plain."""
 
 import gzip
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,21 @@ from moml.data.images.arrays import Images, by_class
 from moml.errors import DataError
 
 FOLDERS = ("mnist", "MNIST", "MNIST/raw", ".")  # under the data folder; the third is torchvision's
+FASHION = ("fashion-mnist", "FashionMNIST", "FashionMNIST/raw")
+DIGITS = tuple(map(str, range(10)))
+CLOTHES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+    "Ankle boot",
+)  # fmt: skip
 PREFIX = {"train": "train", "test": "t10k"}
 IMAGES_FILE, LABELS_FILE = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
 ROWS = {"train": 60_000, "test": 10_000}
 IMAGES, LABELS = 2051, 2049  # the magic numbers: unsigned bytes in three and in one dimension
 
 
-def places(root: Path) -> list[Path]:
-    """Folders under `root` that have files of MNIST."""
-    folders = [root / name for name in FOLDERS]
+def places(root: Path, names: Sequence[str] = FOLDERS) -> list[Path]:
+    """Folders with one of these names under `root` that have idx files."""
+    folders = [root / name for name in names]
     return [f for f in folders if any(_paths(f, split) != [None, None] for split in PREFIX)]
 
 
@@ -32,7 +39,7 @@ def files(place: Path, split: str) -> list[Path]:
     raise DataError(f"{place / missing.format(PREFIX[split])}.gz is missing")
 
 
-def read(place: Path, split: str, whole: bool = True) -> Images:
+def read(place: Path, split: str, whole: bool = True, classes: Sequence[str] = DIGITS) -> Images:
     """Images [n, 28, 28, 1]; `whole` requires the publisher's number of them."""
     images, labels = files(place, split)
     x = read_idx(images, IMAGES, ROWS[split])
@@ -43,7 +50,7 @@ def read(place: Path, split: str, whole: bool = True) -> Images:
         raise DataError(f"{labels} must have {len(x):,} labels; got {len(y):,}")
     if y.size and y.max() > 9:
         raise DataError(f"{labels}: labels must be from 0 to 9; got {y.max()}")
-    return by_class(x[..., None], y, [str(digit) for digit in range(10)], split)
+    return by_class(x[..., None], y, classes, split)
 
 
 def read_idx(path: Path, magic: int, most: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from moml.training.sweep import Sweep, sweep
 from moml.types import Record
 
 TUNED = 99  # folded into a seed's key: the draws of fine-tuning
+PROTOCOLS = ("pfllib", "strict")
 ETAS = (ETA, 2 * ETA, 4 * ETA)  # tried under `strict`
 
 
@@ -82,6 +83,8 @@ def run_cell(
     }
     rows, curves = [], {}
     for kind, test in parts["test"].items():  # [points, members, clients]
+        if cell.method == "local" and kind != "kept":  # no server trains
+            continue
         chosen_by = parts["validation"][kind] if strict else test
         member, point = pick(overall(chosen_by, sizes), run.lost, cell.seeds, one_round=strict)
         mine = test[point, member]  # [seeds, clients]
