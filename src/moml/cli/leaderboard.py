@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from moml.paper.leaderboard.cells import Cell
+    from moml.paper.leaderboard.data import Benchmark
     from moml.types import Record
 
 
@@ -56,15 +57,16 @@ class Leaderboard(ImageExperiment):
         rows = _earlier(file)
         done = {_key(row) for row in rows}
         more = {} if self.at_once is None else {"at_once": self.at_once}
-        bench, at = None, None
+        benches: dict[tuple[str, str], Benchmark] = {}
         for protocol, dataset, split, method in itertools.product(*axes):
             cell = Cell(protocol, dataset, split, method, self.rounds, self.seeds)
             if tuple(cell) in done:
                 say(f"{_words(cell)}: done before")
                 continue
-            if at != (dataset, split):
-                bench, at = benchmark(dataset, split, self.data_dir), (dataset, split)
-            outcome = run_cell(cell, bench, every=self.score_every, progress=True, **more)
+            at = dataset, split
+            if at not in benches:
+                benches = {at: benchmark(*at, self.data_dir)}  # one at a time in memory
+            outcome = run_cell(cell, benches[at], every=self.score_every, progress=True, **more)
             rows += outcome.rows
             write_json(rows, file)
             best = next(row for row in outcome.rows if row["metric"] == "test_accuracy")
