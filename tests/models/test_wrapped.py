@@ -48,6 +48,15 @@ def test_state_has_no_gradient_and_is_refreshed_apart():
     assert loss.state(params) == {"w": False, "mean": True}
 
 
+def test_methods_that_do_not_refresh_state_are_refused():
+    loss = moml.wrap_loss(running, state=STATE)
+    params = {"w": jnp.float32(2.0), "mean": jnp.float32(3.0)}
+    with pytest.raises(
+        moml.ConfigError, match=r"\(batch statistics\) needs a federated method; got maml"
+    ):
+        moml.fit("maml", loss, params, TASKS, iterations=1)
+
+
 def test_a_plain_loss_has_no_state_to_refresh():
     plain = lambda params, batch: jnp.sum(params["w"])
     params = {"w": jnp.float32(2.0)}

@@ -113,6 +113,11 @@ def takes_key(loss: Loss) -> bool:
     return isinstance(loss, WrappedLoss) and loss.key
 
 
+def has_state(loss: Loss) -> bool:
+    """Whether some leaves are state of a loss, which is to be refreshed in training."""
+    return isinstance(loss, WrappedLoss) and loss.marks is not None
+
+
 def state_of(loss: Loss, params: Params) -> PyTree[bool]:
     """Which leaves are state of a loss; none of a plain one."""
     if isinstance(loss, WrappedLoss) and loss.marks is not None:

@@ -4,6 +4,7 @@ Only the rows that are drawn are read. A stretch of training reads those of its 
 begins, and they are an argument of its program; elsewhere a callback reads them.
 """
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from moml.errors import DataError
 from moml.tasks.arrays import Ids, Sizes, drawn_rows
 from moml.tasks.clients import Transform, owned_rows, unit
 from moml.types import Batch, Tasks
+
+PIECE = 1024  # rows that are mapped at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,18 +64,33 @@ class Mapped:
 def _rows(file: np.ndarray, at: Int[np.ndarray, "*size"]) -> np.ndarray:
     """Rows of a file, in ascending order on the disk; integers as JAX holds them exactly."""
     used, where = np.unique(at, return_inverse=True)
+    rows = np.empty((len(used), *file.shape[1:]), file.dtype)
+    for i in range(0, len(used), PIECE):
+        rows[i : i + PIECE] = file[used[i : i + PIECE]]
+        _advise(file, "MADV_DONTNEED")  # the system may cache what was read, the process holds none
     dtype = jax.dtypes.canonicalize_dtype(file.dtype)
-    rows = exact("a row", np.asarray(file[used]), 8 * dtype.itemsize).astype(dtype)
-    return rows[where.reshape(at.shape)]
+    held = exact("a row", rows, 8 * dtype.itemsize).astype(dtype, copy=False)
+    return held[where.reshape(at.shape)]
+
+
+def _advise(file: np.ndarray, advice: str) -> None:
+    """Tell the system how a mapped file is used, where there is such a call."""
+    base: object = file
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, advice):
+        base.madvise(getattr(mmap, advice))
 
 
 def _opened(name: str, file: str | Path | np.ndarray) -> np.ndarray:
     if isinstance(file, np.ndarray):
         return file
     try:
-        return np.load(file, mmap_mode="r", allow_pickle=False)
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise DataError(f"{name} must be a .npy file of numbers: {error}") from error
+    _advise(array, "MADV_RANDOM")  # nothing is read ahead
+    return array
 
 
 def from_files(

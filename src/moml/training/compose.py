@@ -15,6 +15,7 @@ from moml.algorithms.signature import NUMBER, checked, keywords, unknown
 from moml.errors import ConfigError, DataError, one_line
 from moml.kept import kept
 from moml.methods import METHODS, factory_of
+from moml.models.wrapped import has_state
 from moml.runtime import simulate
 from moml.types import Algorithm, Hyper, Key, Loss, Params, State, Tasks
 
@@ -55,13 +56,23 @@ def compose(
             raise ConfigError(f"a composed method has only numbers to set; got {', '.join(others)}")
         if name.n != tasks.n:
             raise ConfigError(f"n must be that of the tasks, {tasks.n}; got a method for {name.n}")
-        return name._replace(hyper=_with_numbers(name, options))
+        return _with_state(name._replace(hyper=_with_numbers(name, options)), loss)
     if "n" in options:
         raise ConfigError(f"n must be left out: it is that of the tasks; got {options['n']}")
     factory = factory_of(name)
     known = keywords(factory)
     given = {"n": tasks.n, "iterations": max(1, iterations)}
-    return factory(loss, **{k: v for k, v in given.items() if k in known} | dict(options))
+    chosen = factory(loss, **{k: v for k, v in given.items() if k in known} | dict(options))
+    return _with_state(chosen, loss)
+
+
+def _with_state(chosen: Method, loss: Loss) -> Method:
+    """The method, which must refresh the state of a loss: those of rounds do."""
+    if has_state(loss) and chosen.algorithm.rounds is None:
+        raise ConfigError(
+            f"a loss with state (batch statistics) needs a federated method; got {chosen.name}"
+        )
+    return chosen
 
 
 def hyper_of(chosen: Method, params: Params, given: Mapping[str, float | None]) -> Hyper:
