@@ -91,12 +91,17 @@ def read(run: Mapping[str, object]) -> Settings:
     return Settings(
         config,
         experiment,
-        math.ceil(config.iterations / config.option("local_steps")),
+        math.ceil(config.iterations / _in_a_round(config)),
         out,
         check_count("min-nodes", given["min-nodes"]),
         timeout,
         _privacy(given, config),
     )
+
+
+def _in_a_round(config: Config) -> int:
+    """Iterations of a round: its local steps; a round of epochs is one iteration."""
+    return 1 if config.option("local_epochs") else config.option("local_steps")
 
 
 @cache
@@ -107,7 +112,7 @@ def experiment_of(text: str, method: str = "", rounds: int = 0) -> Config:
     if method:
         config = with_method(config, method)
     if check_count("rounds", rounds, least=0):
-        config = replace(config, iterations=rounds * config.option("local_steps"))
+        config = replace(config, iterations=rounds * _in_a_round(config))
     federated = [name for name in METHODS if "local_steps" in options_of(name)]
     if config.method in METHODS and config.method not in federated:
         raise ConfigError(f"{config.method} has no rounds; allowed: {', '.join(federated)}")
