@@ -156,8 +156,9 @@ def with_private(update: Update, leaves: Leaves) -> Update:
     def own(
         meta: Meta, row: Ema, task: Task, steps: Steps, hyper: Hyper, *extra: PyTree
     ) -> ClientResult:
-        w = combine(row.u.leaves, meta)
-        done = update(w, row._replace(u=row.u.rest), task, steps, hyper, *extra)
+        w, rest = combine(row.u.leaves, meta), row.u.rest
+        rest = row._replace(u=rest) if jax.tree.leaves(rest) else ()
+        done = update(w, rest, task, steps, hyper, *extra)
         kept = Private(pick(done.meta, leaves(w)), done.row)
         return done._replace(meta=pick(done.meta, others(leaves)(w)), row=kept)
 

@@ -25,7 +25,7 @@ from moml.algorithms.federated.client import (
     with_private,
 )
 from moml.algorithms.federated.server import TAKE_MEAN, on_leaves
-from moml.algorithms.parts.adapt import Leaves, combine, no_leaves, pick
+from moml.algorithms.parts.adapt import Leaves, combine, leaf_names, no_leaves, pick
 from moml.algorithms.parts.choices import MEMORY_DTYPES, Stored
 from moml.algorithms.parts.memory import Ema, ema, none
 from moml.algorithms.parts.task_map import (
@@ -36,6 +36,7 @@ from moml.algorithms.parts.task_map import (
     mean_from_sum,
     norm,
 )
+from moml.errors import ConfigError
 from moml.types import (
     Algorithm,
     Answers,
@@ -162,6 +163,9 @@ def rounds(
 
     def first(params: Params, hyper: Hyper) -> RoundState:
         meta = init(params, hyper)
+        if private is not no_leaves and not any(jax.tree.leaves(private(meta))):
+            names = ", ".join(leaf_names(meta))
+            raise ConfigError(f"private must match some leaf of the model; its leaves are {names}")
         return RoundState(meta, memory.init(first_row(meta)), server.init(meta))
 
     def client(

@@ -27,13 +27,16 @@ def named(pattern: str) -> Leaves:
     """
 
     def leaves(params: Params) -> PyTree[bool]:
-        def matches(path: PyTree, _: PyTree) -> bool:
-            name = jax.tree_util.keystr(path, simple=True, separator="/")
-            return re.search(pattern, name) is not None
-
-        return jax.tree_util.tree_map_with_path(matches, params)
+        matches = [re.search(pattern, name) is not None for name in leaf_names(params)]
+        return jax.tree.unflatten(jax.tree.structure(params), matches)
 
     return leaves
+
+
+def leaf_names(params: Params) -> list[str]:
+    """The path of every leaf."""
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    return [jax.tree_util.keystr(path, simple=True, separator="/") for path in paths]
 
 
 def no_leaves(params: Params) -> PyTree[bool]:

@@ -154,7 +154,8 @@ def server_of(config: Config) -> Server:
     chosen = compose(config.method, lambda w, batch: w, nobody, options, config.iterations)
     params = init(init_key(config.seed))
     hyper = hyper_of(chosen, params, sizes_of(config))
-    need, key = chosen.algorithm.needs._replace(weighted=False), run_key(config.seed)
+    need = chosen.algorithm.needs._replace(weighted=False, epochs=None)  # who, and who answers
+    key = run_key(config.seed)
     drawn = jax.jit(lambda t: draw(jax.random.fold_in(key, t), need, nobody))
 
     def cohort(t: int) -> tuple[np.ndarray, np.ndarray]:
