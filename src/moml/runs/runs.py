@@ -201,7 +201,7 @@ def row_of(
     config: Config, plan: Plan, values: Sequence[float | None], setting: Record, seconds: float
 ) -> Record:
     """The result row of some scores, one a seed."""
-    how = {"shots": config.shots, "steps": config.test_steps} if plan.kept is None else {}
+    how: Record = {"shots": config.shots, "steps": config.test_steps} if plan.kept is None else {}
     how |= {} if plan.model is None else {"model": plan.model}
     return result_row(
         table="train",

@@ -213,7 +213,7 @@ def samples_per_step(needs: PyTree, tasks: Tasks) -> int:
     for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec)):
         sets = need.visits or 1
         if need.epochs is not None:
-            sets = np.mean(sets_in(need, np.asarray(tasks.index)))
+            sets = float(np.mean(sets_in(need, np.asarray(tasks.index))))
         total += round(need.tasks * (set_of(need) * sets + need.restart) * (need.times or 1))
     return total
 
