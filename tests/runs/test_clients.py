@@ -15,7 +15,6 @@ from moml.config.problems import clients as problem
 from moml.data.images.arrays import by_class
 from moml.data.split.partition import per_client
 from moml.models import accuracy, cross_entropy, mlp, shifted
-from moml.runs.client_scores import Group, figures_of
 from moml.runs.job import SCORED, plan_of
 from moml.runs.runs import train
 from moml.runs.score import score
@@ -99,10 +98,10 @@ def test_the_score_is_the_mean_of_all_clients(done):
     last = read(folder / "metrics.jsonl")[-1]["score"]
     _, rows = score(folder)
     figures = {r["metric"]: r["mean"] for r in rows if r["setting"]["group"] == "took-part"
-               and "client" not in r["setting"]}  # fmt: skip
+               and "client" not in r["setting"] and r["setting"]["model"] == "adapted"}  # fmt: skip
     assert figures["test_accuracy"] == pytest.approx(last, abs=1e-9)
     each = [r for r in rows if "client" in r["setting"]]
-    assert len(each) == 2 * (6 + 2) and len(rows) == 2 * 4 + len(each)
+    assert len(each) == 3 * 6 + 2 * 2 and len(rows) == len(each) + 2 * 4 + 3 * 5
     # one of them by hand: adapt on 3 of its test images, count the others
     plan, learner = plan_of(config), moml.load(folder)
     own = plan.built.tasks.full(jnp.arange(6))
@@ -114,18 +113,12 @@ def test_the_score_is_the_mean_of_all_clients(done):
     whole = tasks.full(jnp.array([i]))
     pick = lambda at: type(whole)(whole.x[0][at], whole.y[0][at])
     mine = learner.adapt(pick(order[:3]), steps=2)
-    for params, metric in ((mine, "test_accuracy"), (learner.params, "accuracy_before")):
-        (row,) = [r for r in each if r["setting"]["client"] == i and r["metric"] == metric
+    models = {"adapted": (mine, pick(order[3:])), "global": (learner.params, pick(order))}
+    for model, (params, batch) in models.items():
+        (row,) = [r for r in each if r["setting"]["client"] == i and r["setting"]["model"] == model
                   and r["setting"]["group"] == "took-part"]  # fmt: skip
-        assert row["mean"] == pytest.approx(float(accuracy(net.predict)(params, pick(order[3:]))))
+        assert row["mean"] == pytest.approx(float(accuracy(net.predict)(params, batch)))
         assert row["setting"]["images"] == size
-
-
-def test_figures_of_clients():
-    after = np.array([90.0, 10.0, 50.0, 20.0] + [70.0] * 16)
-    figures = figures_of(Group("unseen", np.full(20, 5), after / 2, after))
-    assert figures["worst_decile"] == 15 and figures["test_accuracy"] == after.mean()
-    assert figures["accuracy_before"] == after.mean() / 2 and figures["spread"] == after.std()
 
 
 def test_the_commands(tmp_path, monkeypatch, capsys):
@@ -143,9 +136,12 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     assert code == 0, err
     assert "never took part" in out and "worst tenth" in out
     rows = [row for row in json.loads(file.read_text()) if "client" not in row["setting"]]
-    assert {row["setting"]["shots"] for row in rows} == {5}
-    after = [row["mean"] for row in rows if row["metric"] == "test_accuracy"]
-    assert len(after) == 2 and min(after) > 70  # it has learned, for strangers too
+    assert {row["setting"].get("shots") for row in rows} == {5, None}
+    after = [row for row in rows if row["metric"] == "test_accuracy"]
+    models = [(row["setting"]["group"], row["setting"]["model"]) for row in after]
+    assert models == [*(("took-part", m) for m in ("global", "fine-tuned", "adapted")),
+                      *(("unseen", m) for m in ("global", "adapted"))]  # fmt: skip
+    assert min(row["mean"] for row in after) > 70  # it has learned, for strangers too
     assert command(monkeypatch, capsys, "score", run, "--tasks", 9)[::2] == (
         2, "moml: tasks must not be given for clients: all of them are scored\n",
     )  # fmt: skip

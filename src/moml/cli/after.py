@@ -21,13 +21,21 @@ class Export(Plugins):
     """Folder for the export; it must not exist."""
     tasks: bool = True
     """Of a table: include the personal parameters of the tasks that the run knows."""
+    client: int | None = None
+    """Of a federated run: the model that this client keeps. By default the server's model."""
 
 
 def export(command: Export) -> None:
     """Write the export."""
     from moml.serving.export import export as export_run
+    from moml.serving.export_network import keeps_models
 
-    say(f"export: {export_run(command.run, command.out, tasks=command.tasks)}")
+    out = export_run(command.run, command.out, tasks=command.tasks, client=command.client)
+    say(f"export: {out}")
+    if keeps_models(command.run):
+        one = f"the one that client {command.client} keeps"
+        common = "the global one; --client I exports the one that client I keeps"
+        say(f"model:  {common if command.client is None else one}")
 
 
 @dataclass(frozen=True)

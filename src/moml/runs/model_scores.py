@@ -19,6 +19,7 @@ from moml.config.problems import Episodes, Sine
 from moml.config.problems.problem import UNSEEN
 from moml.errors import MomlError
 from moml.models import mlp
+from moml.runs import stored_scores
 from moml.runs.job import SCORED, Plan, each_of, plan_of
 from moml.runs.runs import load, stores_of
 from moml.runs.score import asked, client_rows, has_clients
@@ -69,6 +70,7 @@ class Looked(NamedTuple):
 
     levels: list[Level] = []
     clients: list[Record] = []  # result rows, see `client_scores.rows_of`
+    step: int | None = None  # of the checkpoint that stored scores of clients are of
     fits: list[Fit] = []
     tracked: Tracked | None = None
     alone: float | None = None
@@ -86,6 +88,12 @@ def _shots(config: Config) -> list[int]:
 def pieces(config: Config) -> int:
     """How many pieces of work `look` does."""
     return 4 + len(_shots(config))
+
+
+def stored_look(folder: Path) -> Looked:
+    """What is stored of a run: the scores of its clients by `moml score`."""
+    found = stored_scores.stored(folder)
+    return Looked() if found is None else Looked(clients=found.rows, step=found.step)
 
 
 def look(folder: Path, config: Config, done: Callable[[], None]) -> Looked:

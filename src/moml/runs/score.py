@@ -8,6 +8,7 @@ from pathlib import Path
 from moml.config.config import Config, check, fields_of, kind_of
 from moml.config.problems import Episodes
 from moml.errors import ConfigError
+from moml.runs import stored_scores
 from moml.runs.client_scores import (
     FineTuning,
     Stores,
@@ -54,7 +55,8 @@ def score(
 ) -> tuple[Config, list[Record]]:
     """Result rows of a run's newest or best model.
 
-    Of clients those of `client_scores.rows_of`; of other tasks one for each number of shots.
+    Of clients those of `client_scores.rows_of`, which are also stored in the folder for the report;
+    of other tasks one for each number of shots.
     """
     _, config = record_of(folder)
     ways = [
@@ -79,7 +81,10 @@ def score(
     if clients:
         stores = stores_of(folder, plan, learner, best=best)
         numbers = [way.shots for way in ways]
-        rows += client_rows(ways[0], plan, learner, stores, numbers, tuning, others)
+        found = client_rows(ways[0], plan, learner, stores, numbers, tuning, others)
+        rows += found
+        if not best and learner.state is not None:
+            stored_scores.store(folder, learner.state.step, found)
     return config, rows
 
 

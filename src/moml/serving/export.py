@@ -28,10 +28,17 @@ PREDICTOR = Path(__file__).with_name("moml_serve.py")  # copied, never imported
 HOW = "python moml_serve.py predict --data rows.csv --out predicted.csv; or in Python, see the file"
 
 
-def export(run: str | os.PathLike[str], out: str | os.PathLike[str], *, tasks: bool = True) -> Path:
+def export(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    tasks: bool = True,
+    client: int | None = None,
+) -> Path:
     """Write the export of a table's run, or of a run by `moml train CONFIG`, to a new folder.
 
-    `tasks`: include the personal parameters of the tasks that a table's run knows.
+    `tasks`: include the personal parameters of the tasks that a table's run knows. `client`: of a
+    federated run, the model that this client keeps instead of the server's.
     """
     run, out = Path(run), free_place(out)
     if (run / "card.json").exists():
@@ -43,7 +50,9 @@ def export(run: str | os.PathLike[str], out: str | os.PathLike[str], *, tasks: b
                 f"{run} has the network {network}; only moml's own networks can be exported"
             )
         table = load_table_run(run)
-    card, arrays = network_card(run) if table is None else table_card(table)
+        if client is not None:
+            raise ConfigError("client is for federated runs; tasks of a table's run are exported")
+    card, arrays = network_card(run, client) if table is None else table_card(table)
     made_by = f"moml {versions()['moml']}"
     content = {"format": FORMAT, "made_by": made_by, **card, "how_to_use": HOW}
     with building(out) as folder:

@@ -1,13 +1,15 @@
 """Export of a run by `moml train CONFIG`: a fully connected network that adapts by steps."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from moml.algorithms.parts.adapt import all_leaves
 from moml.algorithms.parts.choices import tied_leaves
-from moml.config.config import Config, kind_of
+from moml.config.config import Config, composed, kind_of
 from moml.config.problems import Clients
 from moml.config.problems.clients import images_of, shift_of, split_of
 from moml.errors import ConfigError
@@ -17,13 +19,14 @@ from moml.runs.runs import load
 from moml.storage.arrays import named_leaves
 from moml.storage.metrics import read
 from moml.training.fit import Learner
+from moml.training.personal import parts_that_keep
 from moml.types import Params, Record
 
 CAN = "only fully connected networks that adapt by gradient steps can be exported"
 
 
-def network_card(run: Path) -> tuple[Record, dict[str, np.ndarray]]:
-    """The card and the arrays of a run's newest good checkpoint."""
+def network_card(run: Path, client: int | None = None) -> tuple[Record, dict[str, np.ndarray]]:
+    """The card and the arrays of a run's newest good checkpoint, or of what a client keeps."""
     _, config = record_of(run)
     for what in (type(config.problem), factory_of(config.method)):
         if not what.__module__.startswith("moml."):
@@ -32,8 +35,25 @@ def network_card(run: Path) -> tuple[Record, dict[str, np.ndarray]]:
         raise ConfigError(f"{run} has the network {network}; {CAN}")
     if config.method == "protonet":
         raise ConfigError(f"{run} is of the method protonet; {CAN}")
-    card, arrays = described(config, load(run), _shift(config))
-    return card | {"scores": read(run / "metrics.jsonl")[-1:]}, arrays
+    learner, about = load(run), Record(model="global")
+    if client is not None:
+        learner, about = _of_client(learner, client), Record(model="kept", client=client)
+    card, arrays = described(config, learner, _shift(config))
+    return card | about | {"scores": read(run / "metrics.jsonl")[-1:]}, arrays
+
+
+def keeps_models(run: Path) -> bool:
+    """Whether the folder is a run whose clients keep models."""
+    if not (run / "run.json").exists():
+        return False
+    return parts_that_keep(composed(record_of(run)[1])) is not None
+
+
+def _of_client(learner: Learner, client: int) -> Learner:
+    """The learner with the model that a client keeps in the place of the common one."""
+    own, meta = learner.personal(client), learner.meta
+    given = learner.method.options.get("step_sizes", "given") == "given"
+    return replace(learner, meta=own if given else meta._replace(params=own))
 
 
 def described(
@@ -54,7 +74,7 @@ def described(
     card = {
         "kind": "network", "problem": kind_of(config.problem), "method": config.method,
         "layers": layers, "loss": "cross_entropy" if config.problem.classifies else "mse",
-        "leaves": _chosen(options["leaves"](params), params),
+        "leaves": _chosen(options.get("leaves", all_leaves)(params), params),
         "tied": any(jax.tree.leaves(tied_leaves(options.get("tied", False))(params))),
         "step_sizes": step_sizes, "alpha": float(learner.hyper.alpha),
         "steps": config.test_steps, "shift": shift,

@@ -199,6 +199,8 @@ def _about(folder: Path) -> tuple[Record, str]:
         return read_about(folder), "table.json"
     check_seal(folder)
     card = read_json(folder / "card.json")
+    if "client" in card:
+        raise ConfigError(f"{folder} is the model of client {card['client']}: remove the folder")
     if card.get("kind") != "table":
         raise ConfigError(f"{folder} is the export of a network, which keeps nothing of tasks")
     return card, "card.json"

@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike
 
 from moml.config.config import Config
 from moml.errors import CheckpointError, ConfigError
+from moml.runs import stored_scores
 from moml.runs.job import Plan, many, plan_of, single, sizes_of, store_of
 from moml.runs.record import record_of, save_record
 from moml.storage.checkpoint import Checkpoints
+from moml.storage.files import writing_to
 from moml.storage.folder import Lock
 from moml.training.compose import hyper_of, init_key
 from moml.training.loop import Members
@@ -50,10 +52,12 @@ def forget_memories(folder: Path, tasks: Sequence[str]) -> list[str]:
                 with Checkpoints(place, ALL) as kept:
                     removed = kept.rewrite(like, change)
                     lines += [f"removed {kept.path(step)}, which was damaged" for step in removed]
+        with writing_to(folder):
+            (folder / stored_scores.NAME).unlink(missing_ok=True)
         forgotten = sorted({*record.get("forgotten", []), *numbers})
         save_record(folder, record | {"forgotten": forgotten})
     return [
-        f"{len(numbers):,} forgotten: the memory is as before the first visit, in all checkpoints",
+        f"{len(numbers):,} forgotten: in all checkpoints its row is as before the first visit",
         *lines,
         "the task is still in the data: continuing this run would learn it again (run.json keeps "
         "its number, and `moml resume` warns)",

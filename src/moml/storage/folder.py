@@ -27,7 +27,7 @@ PACKAGES = ("moml", "jax", "jaxlib", "numpy", "optax")
 DETERMINISTIC = ("--xla_gpu_deterministic_ops", "--xla_gpu_exclude_nondeterministic_ops")
 OWN = (  # what moml writes into the folder of a run, or of its memories
     r"(lock|log\.txt|run\.json|config\.toml|metrics\.jsonl|checkpoints|memory|tensorboard|part-\d+"
-    r"|about\.json|rows|undo-.*)"
+    r"|clients\.json|about\.json|rows|undo-.*)"
 )
 KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 

@@ -37,7 +37,8 @@ def per_fedavg_update(loss: Loss, adapt: Adapt) -> Update:
     def forget(meta: Meta, row: tuple[()], task: Task, hyper: Hyper) -> Step:
         return visit(meta, row, task, hyper)._replace(u=())
 
-    return local(forget, loss)
+    train = local(forget, loss)
+    return lambda meta, row, task, steps, hyper: train(meta, (), task, steps, hyper)
 
 
 def localmoml_update(loss: Loss, adapt: Adapt) -> Update:

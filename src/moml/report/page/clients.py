@@ -37,8 +37,8 @@ def key_figures(rows: Sequence[Record], measure: Measure) -> list[tuple[str, str
     return list(found.values())
 
 
-def clients(rows: Sequence[Record]) -> list[Markup]:
-    """Scores of groups of clients by model, and of each client."""
+def clients(rows: Sequence[Record], step: int | None = None) -> list[Markup]:
+    """Scores of groups of clients by model, and of each client; `step`: of stored ones."""
     metric, every = metric_in(rows), clients_in(rows)
     words = metric.replace("_", " ")
     unit = ", %" if "accuracy" in metric else ""
@@ -46,7 +46,9 @@ def clients(rows: Sequence[Record]) -> list[Markup]:
     parts = [table(f"{words.capitalize()}{unit} of clients by model", columns, lines)]
     models = dict.fromkeys(row["setting"]["model"] for row in rows)
     about = "; ".join(f"{name}: {ABOUT[name]}" for name in models)
-    parts.append(tag("p", f"{about}. Weighted: by numbers of test samples.", class_="soft"))
+    when = "" if step is None else f" Stored by moml score at step {step:,}."
+    text = f"{about}. Weighted: by numbers of test samples.{when}"
+    parts.append(tag("p", text, class_="soft"))
     series = []
     for i, group in enumerate(dict.fromkeys(one.group for one in every)):
         mine = [one for one in every if one.group == group]

@@ -12,7 +12,7 @@ from moml.report.page.compare import compared
 from moml.report.page.html import Markup, note, tag
 from moml.report.page.runs import Run, Swept, Tabled, Trained, named, read_run
 from moml.report.page.settings import repeated, repeated_table, settings
-from moml.runs.model_scores import Looked, look, pieces
+from moml.runs.model_scores import Looked, look, pieces, stored_look
 from moml.storage.files import writable_folder, write_text
 from moml.storage.folder import versions
 from moml.tabular.store import refused
@@ -37,7 +37,7 @@ def report(
 
 
 def _looked(runs: Sequence[Run], score: bool, progress: bool) -> list[Looked]:
-    """What `look` computes of each training run."""
+    """What `look` computes of each training run, or what is stored of it."""
     able = [run if score and isinstance(run, Trained) and run.rows else None for run in runs]
     total, done = sum(pieces(run.config) for run in able if run), 0
     with bar("scores", total, shown=progress and total > 0) as advance:
@@ -47,7 +47,14 @@ def _looked(runs: Sequence[Run], score: bool, progress: bool) -> list[Looked]:
             done += 1
             advance(done)
 
-        return [look(run.folder, run.config, one) if run else Looked() for run in able]
+        return [
+            look(of.folder, of.config, one) if of else _stored(run)
+            for of, run in zip(able, runs, strict=True)
+        ]
+
+
+def _stored(run: Run) -> Looked:
+    return stored_look(run.folder) if isinstance(run, Trained) else Looked()
 
 
 def whole(runs: Sequence[Run], looked: Sequence[Looked]) -> str:

@@ -105,7 +105,7 @@ def body(run: Trained, looked: Looked) -> list[Markup]:
     if looked.levels:
         parts.append(section("Scores by known samples", *_scores(run, looked)))
     if looked.clients:
-        parts.append(section("Clients", *clients(looked.clients)))
+        parts.append(section("Clients", *clients(looked.clients, looked.step)))
     if looked.fits:
         parts.append(section("Fitted functions", fits(looked.fits, run.config)))
     if looked.tracked is not None and len(looked.tracked.memory):
