@@ -16,8 +16,10 @@ SEED = 7  # an experiment is built once in a process, and here with float32
 
 
 @pytest.mark.slow  # the one with TLS goes the same way
-def test_a_federation_in_plain_text(tmp_path, cache, capsys):  # noqa: F811
-    config = small(carried=True, iterations=4, seed=SEED)
+@pytest.mark.parametrize("method", ["localmoml", "apfl"])
+def test_a_federation_in_plain_text(method, tmp_path, cache, capsys):  # noqa: F811
+    given = {"carried": True} if method == "localmoml" else {"method": method}
+    config = small(**given, iterations=4, seed=SEED)
     with federation(tmp_path / "fed", cache, config, "--nodes", 2) as fed:
         rows_file = tmp_path / "rows.json"
         told, _ = fed.does("run", "--json", rows_file)
@@ -27,7 +29,8 @@ def test_a_federation_in_plain_text(tmp_path, cache, capsys):  # noqa: F811
         rows = json.loads(rows_file.read_text())
         assert [row["setting"]["round"] for row in rows] == [1, 1, 2, 2]
         assert rows[-1]["mean"] == fed.rounds[-1]["after"] and rows[-1]["lost"] == 0
-        assert rows[-1]["samples"] == 2 * 4 * 2 * (2 + 2)  # rounds, clients, H, S1 and S3
+        drawn = 2 + 2 if method == "localmoml" else 2  # S1 and S3, or S1
+        assert rows[-1]["samples"] == 2 * 4 * 2 * drawn  # rounds, clients, H
         moml(["flower", "up", str(fed.places.root)])
         assert "is up already: SuperLink on 127.0.0.1:" in capsys.readouterr().out
         with pytest.raises(ConfigError, match="is up with 2 nodes"):
@@ -37,7 +40,7 @@ def test_a_federation_in_plain_text(tmp_path, cache, capsys):  # noqa: F811
 
 
 def test_a_federation_with_tls(tmp_path, cache):  # noqa: F811
-    config = small(method="pfedme", prox=5.0, server_rate=0.7, iterations=2, seed=SEED)
+    config = small(method="scaffold", server_rate=0.7, iterations=4, seed=SEED)
     with federation(tmp_path / "fed", cache, config, "--nodes", 2, "--tls") as fed:
         fed.does("run")
         equal_to_the_simulator(fed.out, config)

@@ -17,8 +17,9 @@ from moml.tasks import from_rows
 if TYPE_CHECKING:
     from moml.config.config import Config
 
-SHAPES = {"mnist": (28, 28, 1), "cifar10": (32, 32, 3), "cifar100": (32, 32, 3)}
-CLASSES = {"mnist": (10, 10), "cifar10": (10, 10), "cifar100": (20, 100)}  # and if fine
+GREY, COLOUR = (28, 28, 1), (32, 32, 3)
+SHAPES = {"mnist": GREY, "fmnist": GREY, "cifar10": COLOUR, "cifar100": COLOUR}
+CLASSES = dict.fromkeys(SHAPES, (10, 10)) | {"cifar100": (20, 100)}  # and if fine
 PARTITIONS = ("half-and-half", "dirichlet", "pathological")
 OF_PARTITION = {
     "test_a": "half-and-half",
@@ -33,7 +34,7 @@ class Clients(Problem):
     """Clients that own images of a public data set, each of classes of its own."""
 
     dataset: str = "cifar10"
-    """mnist, cifar10 or cifar100."""
+    """mnist, fmnist, cifar10 or cifar100."""
     fine: bool = False
     """cifar100: its 100 classes instead of its 20 superclasses: true or false; as an option, a
     flag without a value."""
