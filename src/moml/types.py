@@ -220,19 +220,10 @@ class Algorithm(NamedTuple):
     jax.tree_util.register_dataclass,
     data_fields=["index", "data"],
     meta_fields=[
-        "n",
-        "draw_from",
-        "fetch_from",
-        "full_from",
-        "cut",
-        "sized",
-        "least",
-        "most",
-        "rows_from",
-        "ways",
-        "read",
+        "n", "draw_from", "fetch_from", "full_from", "cut", "sized", "least", "most", "rows_from",
+        "ways", "read",
     ],
-)
+)  # fmt: skip
 @dataclass(frozen=True, eq=False)
 class Tasks:
     """A family of tasks: its arrays, apart from the functions that draw and fetch samples.

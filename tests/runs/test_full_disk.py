@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moml.cli.experiment import Rows
+from moml.cli.experiments.experiment import Rows
 from moml.errors import ConfigError
 from moml.report.figures import pyplot, save
 from moml.storage.folder import Lock, open_log

@@ -43,6 +43,7 @@ MODULES = {  # in moml.cli, where they are not those of the commands' names
     **dict.fromkeys(("evaluate", "predict", "adapt"), "tables"),
     **dict.fromkeys(("export", "forget"), "after"),
     "methods": "demo",
+    "reproduce": "experiments.reproduce",
 }
 LIGHT = ("data", "methods")  # they compile nothing
 LEAST = 1500 << 20  # bytes of addresses

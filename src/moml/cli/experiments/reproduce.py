@@ -7,8 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from moml.cli import federated, leaderboard, oneshot
-from moml.cli.experiment import Command, Experiment
+from moml.cli.experiments import federated, leaderboard, oneshot
+from moml.cli.experiments.experiment import Command, Experiment
 from moml.cli.validation import say
 
 

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moml.cli.experiment import ImageExperiment
+from moml.cli.experiments.experiment import ImageExperiment
 from moml.errors import DataError
 
 

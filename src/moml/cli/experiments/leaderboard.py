@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from moml.cli.experiment import ImageExperiment
+from moml.cli.experiments.experiment import ImageExperiment
 from moml.cli.validation import places, say
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moml.cli.experiment import Command, ImageExperiment
+from moml.cli.experiments.experiment import Command, ImageExperiment
 from moml.cli.validation import say
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""`moml reproduce`: the tables of the paper and our own, a command each."""
