@@ -147,6 +147,18 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     )  # fmt: skip
 
 
+def test_a_convolutional_network_by_epochs(monkeypatch, capsys, tmp_path):
+    words = ["--problem.model", "cnn", "--method", "fedavg", "--rounds", 2, "--local-epochs", 1,
+             "--batch-size", 8, "--problem.n", 2, "--problem.a", 4, "--problem.unseen", 0,
+             "--tasks-per-step", 2, "--shots", 1]  # fmt: skip
+    out = tmp_path / "run"
+    code, _, wrong = command(monkeypatch, capsys, "train", "mnist-clients", *words, "--out", out)
+    assert code == 0, wrong
+    rows = read(out / "metrics.jsonl")
+    assert [row["iterations"] for row in rows] == [1, 2] and np.isfinite(rows[-1]["score"])
+    assert rows[-1]["cost"]["up"] == 2 * 2 * 8 * 582_026  # the CNN's parameters, from two clients
+
+
 METHODS = {
     "per-fedavg": {}, "localmoml": {}, "carried": {"method": "localmoml", "carried": True},
     "pfedme": {"prox_steps": 2}, "fedavg": {"weighted": True}, "ditto": {}, "reptile": {},

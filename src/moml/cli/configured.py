@@ -1,7 +1,7 @@
 """Commands that take a configuration: `moml train CONFIG --out RUN --eta 0.01 --problem.n 50`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, fields, make_dataclass, replace
+from dataclasses import field, fields, make_dataclass
 from inspect import cleandoc
 from itertools import zip_longest
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import tyro
 
 from moml.algorithms.signature import unknown
-from moml.config.config import Config, check, kind_of, options_of, with_method
+from moml.config.config import Config, check, kind_of, options_of, with_method, with_values
 from moml.config.problems import PROBLEMS
 from moml.config.starts import STARTS
 from moml.config.toml import load, texts_of, words
@@ -17,6 +17,7 @@ from moml.errors import ConfigError
 from moml.methods import METHODS
 
 Own = TypeVar("Own")
+OTHERS = (("iterations", "rounds"), ("k", "batch_size"), ("local_steps", "local_epochs"))
 
 
 def parse(
@@ -45,7 +46,7 @@ def parse(
             f"{prog} CONFIG: give a starting point ({', '.join(STARTS)}) or a TOML file first; "
             f"got {first or 'nothing'}"
         )
-    base = _by_length(_with_method(base, rest), rest)
+    base = _without_others(_with_method(base, rest), rest)
     flat = tyro.conf.arg(name="")  # --eta, not --config.eta
     both: Any = make_dataclass(
         "Both", [("own", Annotated[own, flat]), ("config", Annotated[_fields_of(base), flat])]
@@ -74,12 +75,16 @@ def _with_method(base: Config, arguments: Sequence[str]) -> Config:
     return base
 
 
-def _by_length(base: Config, arguments: Sequence[str]) -> Config:
-    """The configuration without its rounds where the arguments say iterations."""
+def _without_others(base: Config, arguments: Sequence[str]) -> Config:
+    """The configuration without what the arguments say in another way, such as by epochs."""
     names = tyro_names(arguments)
     if names.get("rounds", "None") != "None" and "iterations" in names:
         raise ConfigError("rounds or iterations must be given, not both")
-    return replace(base, rounds=None) if "iterations" in names else base
+    for pair in OTHERS:
+        for said, other in (pair, pair[::-1]):
+            if said in names and other not in names and other in ("rounds", *base.options):
+                base = with_values(base, **{other: None})
+    return base
 
 
 def tyro_names(arguments: Sequence[str]) -> dict[str, str]:

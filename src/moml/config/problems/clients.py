@@ -111,13 +111,14 @@ class Clients(Problem):
             )
         some = lambda part, rows: from_rows(part.x, np.asarray(part.y, np.int32), rows)
         tested = some(test, split.test)
+        some_pixels = 2**24 if self.model == "mlp" else 2**18  # convolutions need many times more
         return classifier(
             shifted(self.network(), *shift_of(train, split)),
             some(train, split.train),
             tested,
             own=tested,
             strangers=some(test, split.unseen) if split.unseen else None,
-            at_once=max(1, 2**24 // (max(sizes) * math.prod(SHAPES[self.dataset]))),
+            at_once=max(1, some_pixels // (max(sizes) * math.prod(SHAPES[self.dataset]))),
         )
 
 
