@@ -30,8 +30,6 @@ from tests.algorithms.common import (
     visits_of,
 )
 
-nothing = lambda params: no_leaves(params)  # as a choice of leaves, not as the default
-
 
 def compose(name: str, loss: Any = loss, **options: Any) -> Any:
     return method(name, loss, n=N, k=K, **({"tasks_per_step": B, "local_steps": 3} | options))
@@ -49,14 +47,14 @@ def trained(m: Any, world: Any = None) -> tuple[Any, np.ndarray]:
 @pytest.mark.parametrize(
     "name, options",
     [
-        ("fedper", {"private": nothing}),
-        ("lg-fedavg", {"private": nothing}),
-        ("fedbn", {"private": nothing}),
-        ("fedrep", {"private": nothing, "head_passes": 2}),
-        ("fedbabu", {"frozen": nothing}),
+        ("fedper", {"private": no_leaves}),
+        ("lg-fedavg", {"private": no_leaves}),
+        ("fedbn", {"private": no_leaves}),
+        ("fedrep", {"private": no_leaves, "head_passes": 2}),
+        ("fedbabu", {"frozen": no_leaves}),
         ("apfl", {"mix": 0.0, "adaptive": False}),
         ("fedala", {"mix_eta": 0.0}),
-        ("fedala", {"personal": nothing}),
+        ("fedala", {"personal": no_leaves}),
     ],
 )
 def test_with_nothing_personal_they_are_fedavg(name, options):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from moml.algorithms.parts.choices import CURVATURES, STEP_SIZES
 from moml.algorithms.parts.optimizer import OPTIMIZERS
+from moml.algorithms.signature import keywords
 from moml.algorithms.single.matching import match_beta
 from moml.config.config import (
     PROBLEMS,
@@ -112,7 +113,7 @@ def configs(draw):
     name = draw(st.sampled_from(sorted(set(METHODS) - classifies)))
     known = options_of(name)
     tasks = st.integers(1, problem["n"])
-    remembers = name == "ditto" or {"eager", "carried"} & set(known)
+    remembers = keywords(METHODS[name])["n"].required or {"eager", "carried"} & set(known)
     if kind == "episodes" and not remembers:
         problem["n"] = draw(st.none() | st.just(problem["n"]))
     log_every = draw(st.integers(1, 10_000))
@@ -134,6 +135,11 @@ def configs(draw):
         "carried": st.just(carried),
         "large_tasks": tasks,
         "period": counts,
+        **dict.fromkeys(("private", "frozen", "personal"), st.sampled_from(["head", "^body/0"])),
+        **dict.fromkeys(("head_passes", "mix_steps"), counts),
+        **dict.fromkeys(("mix_eta", "kappa", "shift_rate"), not_negative),
+        "mix": shares,
+        "adaptive": st.booleans(),
     }
     special |= {
         "curvature": st.sampled_from(list(CURVATURES)),

@@ -17,14 +17,14 @@ import numpy as np
 import tests.conftest  # noqa: F401  double precision, strict promotion
 from moml.algorithms.parts.schedule import decay_at
 from moml.errors import ConfigError
-from moml.methods import method
+from moml.methods import Method, method
 from moml.models import mlp, mse
 from moml.runtime import sharded, simulate
-from moml.runtime.account import collectives
+from moml.runtime.account import collectives, message
 from moml.runtime.mesh import gathered, mesh, spread, task_data
 from moml.tasks import from_arrays, from_rows, sine
 from moml.tasks.sampler import as_drawn
-from moml.types import Algorithm, Batch, SampleSpec, Tasks
+from moml.types import Algorithm, Batch, Hyper, SampleSpec, Tasks
 from tests.algorithms.common import HYPER, World, class_world, data, features, loss, sigmoid_world
 
 N, STEPS = 25, 50  # blocks of four on eight devices: one has a single task, one none
@@ -105,6 +105,14 @@ MORE = {
     "reptile": Case("reptile", _in_rows, 5),
     "localmoml carried": Case("localmoml", _waves, 12, {"carried": True}, at_once=1),
     "ditto, lossy": Case("ditto", _in_rows, 5, LOSSY),
+    "fedper, lossy": Case("fedper", _in_rows, 5, LOSSY),
+    "lg-fedavg": Case("lg-fedavg", _in_arrays, 5),
+    "fedbn": Case("fedbn", _in_arrays, 5, {"private": "body"}),
+    "fedrep": Case("fedrep", _in_rows, 5, {"head_passes": 2}),
+    "fedbabu": Case("fedbabu", _in_rows, 5),
+    "apfl, lossy": Case("apfl", _in_rows, 5, LOSSY),
+    "fedala": Case("fedala", _in_rows, 5),
+    "feddbe, lossy": Case("feddbe", _classes, 5, {"features": features, "kappa": 0.7, **LOSSY}),
     "fo-maml": Case("fo-maml", _in_rows, 5),
     "hf-maml": Case("hf-maml", _in_arrays, 5),
     "anil": Case("anil", _in_rows, 5),
@@ -129,7 +137,8 @@ def poisoned(algorithm: Any, n: int | None, state: Any) -> Any:
 class Runs(NamedTuple):
     """A case, compiled for one device and for a mesh: (state, start) -> state, infos."""
 
-    algorithm: Any
+    chosen: Method
+    algorithm: Algorithm
     tasks: Tasks
     begun: Callable[[], Any]
     one: Callable[[Any, int], Any]
@@ -151,8 +160,9 @@ def compiled(case: Case, world: World | None = None) -> Runs:
     given = {"n": tasks.n, "k": 2}
     if case.name not in ("scgd", "nasa"):  # which visit all tasks
         given["tasks_per_step"] = case.tasks_per_step
-    algorithm = method(case.name, loss, **given, **case.options).algorithm
-    there, hyper = mesh(case.devices), jax.tree.map(jnp.asarray, HYPER)
+    chosen = method(case.name, loss, **given, **case.options)
+    algorithm, numbers = chosen.algorithm, Hyper(**chosen.hyper._asdict() | HYPER._asdict())
+    there, hyper = mesh(case.devices), jax.tree.map(jnp.asarray, numbers)
     schedule = decay_at(30, 0.3)
     begun = jax.jit(algorithm.init)
     one = simulate.program(algorithm, schedule)
@@ -162,6 +172,7 @@ def compiled(case: Case, world: World | None = None) -> Runs:
     given = lambda at: (data, rest, KEY(), start(at), hyper, start(STEPS))
     program = many.lower(first(params, hyper), *given(0), STEPS).compile()
     return Runs(
+        chosen,
         algorithm,
         tasks,
         lambda: begun(params, hyper),
@@ -180,7 +191,8 @@ def of_case(name: str) -> Runs:
 def result(name: str) -> dict[str, Any]:
     """How far a run on the mesh is from the run on one device, and what a step of it sends."""
     run = of_case(name)
-    size = sum(leaf.size for leaf in jax.tree.leaves(run.begun().meta))
+    travels = message(run.chosen, run.begun().meta)
+    size = sum(leaf.size for leaf in jax.tree.leaves(travels))
     apart = run.apart(run.many(run.spread(), 0), run.one(run.begun(), 0))
     return {"apart": apart, "sent": collectives(run.program), "model": size}
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from moml.algorithms.signature import keywords
 from moml.errors import ConfigError
 from moml.methods import METHODS, method
 from moml.runtime.account import cost, turnouts
@@ -77,6 +78,6 @@ def test_what_has_no_rounds_costs_nothing_to_send():
     with pytest.raises(ConfigError, match="maml has no rounds"):
         cost(method("maml", loss), META)
     for name, factory in METHODS.items():
-        given = {"features": loss} if name == "protonet" else {"shots": 1} if name == "moml" else {}
-        made = factory(loss, n=4, **given)
+        given = {"features": loss} if "features" in keywords(factory) else {}
+        made = factory(loss, n=4, **given | ({"shots": 1} if name == "moml" else {}))
         assert (made.work is not None) == ("local_steps" in made.options)

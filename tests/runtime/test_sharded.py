@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from moml.config.config import options_of
 from moml.methods import METHODS
 from tests.runtime.many_devices import CASES, MORE
 
 ROOT = Path(__file__).parents[2]
-FEDERATED = ("localmoml", "per-fedavg", "pfedme", "fedavg", "ditto")
+FEDERATED = {name for name in METHODS if "local_steps" in options_of(name)}
 
 
 def start(*words, devices=1):

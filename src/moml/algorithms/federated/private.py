@@ -1,5 +1,6 @@
 """FedAvg with leaves that clients keep or freeze: FedPer, LG-FedAvg, FedBN, FedRep, FedBABU."""
 
+import jax
 from jaxtyping import PyTree
 
 from moml.algorithms.federated.client import ClientResult, Steps, Update, descend, others
@@ -124,9 +125,8 @@ def fedrep_update(loss: Loss, head: Leaves, head_passes: int) -> Update:
     """
 
     def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        w = meta
-        for _ in range(head_passes):
-            w, _ = descend(loss, w, task, steps, hyper.eta, leaves=head)
+        of_head = lambda _, w: descend(loss, w, task, steps, hyper.eta, leaves=head)[0]
+        w = jax.lax.fori_loop(0, head_passes, of_head, meta)
         w, value = descend(loss, w, task, steps, hyper.eta, leaves=others(head))
         return ClientResult(w, (), value)
 

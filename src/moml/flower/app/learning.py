@@ -149,9 +149,10 @@ def server_of(config: Config) -> Server:
     init = config.problem.build(config).init if net is None else net.init
     nothing = lambda _, key, ids, size: jnp.zeros((len(ids), size), jnp.int32)
     nobody = Tasks(n, nothing, as_drawn)  # numbers of tasks, no sample
-    options = method_options(config)
+    unused = lambda w, batch: w  # as loss and features: only clients compute them
+    options = method_options(config, unused)
     options.pop("iterations", None)
-    chosen = compose(config.method, lambda w, batch: w, nobody, options, config.iterations)
+    chosen = compose(config.method, unused, nobody, options, config.iterations)
     params = init(init_key(config.seed))
     hyper = hyper_of(chosen, params, sizes_of(config))
     need = chosen.algorithm.needs._replace(weighted=False, epochs=None)  # who, and who answers
