@@ -26,7 +26,7 @@ MODULES = (
     "report.terminal", "runs.score", "runs.sweeps", "serving.export", "serving.forget",
     "tabular.continuation", "tabular.train",
 )  # fmt: skip
-BATCH, FEW = 100, 14  # damaged files in a trial; in the short form one of each kind
+BATCH, FEW = 250, 14  # damaged files in a trial; in the short form one of each kind
 ORDER = ("trials", "kills", "kills at a write", "full disks", "full disks of a size",
          "second processes", "clocks that jumped", "damaged files", "refused", "said", "harmless",
          "lost", "accepted silently")  # fmt: skip
@@ -100,19 +100,18 @@ def own_disk() -> None:
 
 def one_seed(root: Path, home: Path, seed: int, seconds: float, *, short: bool) -> Counter[str]:
     """Trials until the time is over; in the short form, each kind once."""
-    from tests.chaos.trials import COMMANDS, SHORT, SLOW, Trials
+    from tests.chaos.trials import COMMANDS, QUICK, SHORT, SLOW, Trials
 
     rng, counts, deadline = random.Random(seed), Counter(), time.monotonic() + seconds
     disk = Path(os.environ[INSIDE]) if os.environ[INSIDE] else None
     trials = Trials(root, home, rng, counts, disk)
     trials.most = 2 if short else trials.most
     names = [*(SHORT if short else COMMANDS)]
-    kinds = [
-        (trials.kill, name) for name in names for _ in range(1 if short or name in SLOW else 3)
-    ]
+    often = lambda name: 1 if short or name in SLOW else 4 if name in QUICK else 2
+    kinds = [(trials.kill, name) for name in names for _ in range(often(name))]
     few = rng.sample(names, 2) if short else names
     kinds += [(trials.fill, name) for name in few] + [(trials.beside, name) for name in few]
-    kinds += [(None, "")] * (1 if short else 5)
+    kinds += [(None, "")] * (1 if short else 2)
     deck: list = []
     while time.monotonic() < deadline and (deck or not short or not counts["trials"]):
         deck = deck or rng.sample(kinds, len(kinds))

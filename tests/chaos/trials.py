@@ -71,7 +71,8 @@ COMMANDS = {
     "report": Command(("report", "{run}", "--out", "{out.html}"), sources=("run",), out="out.html",
                       result=page),
 }  # fmt: skip
-SLOW = ("table train", "from")  # tried less often
+SLOW = ("table train", "from")  # tried less often than the others, and those more often:
+QUICK = ("predict", "export", "forget", "forget, adapted", "forget, export", "report")
 SHORT = ("train, disk", "resume", "adapt", "export", "forget", "report")
 FULL = ("no space", "too large", "cannot write")
 

@@ -114,9 +114,10 @@ def test_what_may_change_goes_on(run, tmp_path, capsys):
     assert call(capsys, "resume", moved)[0] == 0 and len(moml.load(moved).history) == 4
     record = json.loads((moved / "run.json").read_text())
     assert record["forgotten"] == [1] and record["changed"] == [["iterations"]]
-    del record["sha256"]  # as version 0.2 wrote it
+    del record["sha256"]
     (moved / "run.json").write_text(json.dumps(record))
-    moml.load(moved)
+    with pytest.raises(ConfigError, match=r"run\.json was changed"):
+        moml.load(moved)
 
 
 def test_the_grid_of_a_sweep_is_bound(whole, tmp_path, capsys):

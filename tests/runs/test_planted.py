@@ -220,6 +220,13 @@ def test_sockets_are_refused_and_other_names_are_left_alone(tmp_path, monkeypatc
             pass
 
 
+@pytest.mark.parametrize("name", ["rounds.jsonl", "privacy.json", "w.safetensors", "run.json"])
+def test_so_are_pipes_in_the_folder_of_a_server(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ConfigError, match=f"{re.escape(name)} is a pipe"), Lock(tmp_path):
+        pass
+
+
 def test_a_file_that_is_no_lock_is_not_written_over(tmp_path):
     (tmp_path / "lock").write_text("packages = []\n")
     with pytest.raises(ConfigError, match="must be the lock of a run"), Lock(tmp_path):

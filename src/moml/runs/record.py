@@ -68,7 +68,7 @@ def record_of(folder: Path) -> tuple[Record, Config]:
             raise ConfigError(f"{folder} was written by {old} version of moml, which is not read")
         digest, config = record.pop("sha256", None), parse(record["config"], str(path))
         _check_saved(path, record, config)
-        if digest not in (None, _digest(record)):  # earlier versions wrote none
+        if digest != _digest(record):
             raise ConfigError(f"{path} was changed: its SHA-256 is not the one in it; put it back")
         return record, config
     except FileNotFoundError as error:

@@ -62,7 +62,7 @@ def main(grid: Grid, context: Context) -> None:
     """Continue a run from its last checkpoint to its end."""
     import_plugins(str(context.run_config.get("plugin", "")).split())
     settings = read(context.run_config)
-    out = writable_folder(settings.out)
+    out = writable_folder(settings.out, 0o700)
     with Lock(out), open_log(out):
         run(grid, settings, out)
 

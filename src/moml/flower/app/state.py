@@ -65,7 +65,7 @@ def keep(place: Place, before: int, round_: int, row: PyTree) -> None:
     """Keep the row after a round, and the one it came from; delete those of other rounds."""
     names = {place.name(before), place.name(round_)}
     if place.files is not None:
-        folder = writable_folder(place.files)
+        folder = writable_folder(place.files, 0o700)
         final = _write(folder, place.name(round_), row)
         for path in folder.glob(f"{place.task:06d}-*"):
             old = path.name.rsplit("-", 1)[0] not in names
