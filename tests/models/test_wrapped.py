@@ -248,3 +248,23 @@ def test_modules_without_state_or_dropout_need_no_wrapping():
         loss, params = moml.mse(net.predict), net.init(jax.random.key(0))
         learner = moml.fit("maml", loss, params, TASKS, iterations=200, k=5, eta=0.02, alpha=0.1)
         assert learner.history[-50:].mean() < 0.9 * learner.history[:50].mean()
+
+
+def test_state_neither_adapts_nor_is_remembered():
+    def function(params, batch):
+        mean = jnp.mean(batch.x)
+        value = jnp.mean((params["w"] * (batch.x - params["mean"]) - batch.y) ** 2)
+        return value, moml.Aux(state={"w": params["w"], "mean": 0.9 * params["mean"] + 0.1 * mean})
+
+    loss = moml.wrap_loss(function, state=moml.parts.named("mean"))
+    x = np.random.default_rng(0).normal(1.0, 0.1, (4, 6, 1))
+    tasks, w = moml.from_arrays(x, 2 * x), {"w": jnp.ones(()), "mean": jnp.zeros(())}
+    options = {"iterations": 6, "local_steps": 3, "tasks_per_step": 4, "k": 2, "carried": True}
+    learner = moml.fit("localmoml", loss, w, tasks, **options)
+    assert learner.state.memory.u["mean"] is None and learner.state.memory.u["w"].shape == (4,)
+    mean = 0.0
+    for _ in range(6):  # renewed at every local step, then averaged over clients
+        mean = 0.9 * mean + 0.1 * 1.0
+    np.testing.assert_allclose(learner.params["mean"], mean, rtol=0.1)
+    mine = learner.adapt(moml.Batch(jnp.asarray(x[0]), jnp.asarray(2 * x[0])))
+    assert mine["mean"] == learner.params["mean"] and mine["w"] != learner.params["w"]

@@ -9,6 +9,7 @@ from moml.algorithms.federated.rounds import rounds
 from moml.algorithms.method import Method, Work
 from moml.algorithms.parts.adapt import Leaves, no_leaves
 from moml.algorithms.parts.choices import Sampling
+from moml.algorithms.parts.memory import none
 from moml.algorithms.signature import Adaptation, Below1, Count, Group, Probability
 from moml.errors import ConfigError
 from moml.types import Hyper, Meta, SampleSpec
@@ -94,6 +95,6 @@ def federated(
         adaptation(inner_steps).init, update, need, n=batch.count if keeps else None,
         begin=begin, private=private, at_once=clients.at_once, **parts,
     )  # fmt: skip
-    assert algorithm.rounds is not None
+    memory = none() if algorithm.rounds is None else algorithm.rounds.memory
     used = {"tasks_per_step": batch.size, "k": k}
-    return Method(algorithm, adaptation, hyper, algorithm.rounds.memory, work, used)
+    return Method(algorithm, adaptation, hyper, memory, work, used)

@@ -44,6 +44,15 @@ def no_leaves(params: Params) -> PyTree[bool]:
     return jax.tree.map(lambda _: False, params)
 
 
+def without_state(leaves: Leaves, loss: Loss) -> Leaves:
+    """The chosen leaves that are not state of a loss, such as batch statistics."""
+    state = getattr(loss, "state", None)
+    if state is None:
+        return leaves
+    both = lambda chosen, fixed: chosen and not fixed
+    return lambda params: jax.tree.map(both, leaves(params), state(params))
+
+
 def equal_rows(params: Params, leaves: Leaves) -> Params:
     """The same parameters, every row of the chosen leaves being the mean of their rows.
 
@@ -80,6 +89,7 @@ def _steps(
     loss: Loss, steps: int, curvature: Curvature, leaves: Leaves, tied: Leaves, rule: _Rule
 ) -> Adapt:
     """k gradient steps on the chosen leaves, p <- p - rate * grad L(p; S), remembering k states."""
+    leaves = without_state(leaves, loss)
     grad = curvature(lambda p, rest, samples: loss(combine(p, rest), samples))
     whole = lambda meta: equal_rows(rule.params_of(meta), tied)
 
