@@ -106,22 +106,34 @@ def test_by_default_nothing_is_computed(sine, tmp_path, monkeypatch):
 def test_every_client_is_listed(clients, data, tmp_path):
     made = page(tmp_path / "page.html", clients, score=True)
     _, rows = score(clients)
-    assert len(rows) == 2 * 4 + 2 * (6 + 2)
+    each = [row for row in rows if "client" in row["setting"]]
+    assert len(each) == 3 * 6 + 2 * 2 and len(rows) == len(each) + 2 * 4 + 3 * 5
     for row in rows:
-        assert f"{row['mean']:.1f}" in made.said("td"), row
-    named = [
-        text for text in made.said("th") if text.startswith(("took part, ", "never took part, "))
-    ]
-    assert len(named) == 6 + 2
+        form = ".0f" if row["metric"].startswith("worse") else ".1f"
+        assert f"{row['mean']:{form}}" in made.said("td"), row
+    named = [text for text in made.said("th") if text in ("took part", "never took part")]
+    assert len(named) == (3 + 2) + (6 + 2)  # a line a model, a line a client
+    assert {"fine-tuned, 1 epoch", "adapted, 1 shot", "global"} <= set(made.said("td"))
+    assert "Two points per client" in made.words and "Stored by" not in made.words
     assert "The tracking error is" in made.words and "on all of its data" in made.words
     assert "bytes sent" in made.said("th") and "kB down" in made.words
+
+
+def test_stored_scores_of_clients_are_shown_at_once(clients, data, tmp_path, monkeypatch):
+    score(clients, shots=[2])
+    monkeypatch.setattr("moml.report.page.document.look", lambda *_: pytest.fail("computed"))
+    monkeypatch.delenv("MOML_DATA")
+    made = page(tmp_path / "page.html", clients)
+    assert "adapted, 2 shots" in made.said("td") and "Stored by moml score at step 6." in made.words
+    assert "worst tenth of the clients, fine-tuned" in made.said("dt")
 
 
 def test_missing_data_is_reported_and_the_rest_is_shown(clients, tmp_path, monkeypatch):
     monkeypatch.delenv("MOML_DATA", raising=False)
     made = page(tmp_path / "page.html", clients, score=True)
     assert "Not all of this page could be computed: where is the data?" in made.words
-    assert "Learning curves" in made.said("h3") and "Clients" not in made.said("h3")
+    assert "Learning curves" in made.said("h3")
+    assert "Scores by known samples" not in made.said("h3")
 
 
 def test_a_table_run_beside_its_rivals_and_without_ids(table, tmp_path):

@@ -21,12 +21,14 @@ from moml.config.starts import STARTS
 from moml.data.table.write import write_table
 from moml.errors import MomlWarning
 from moml.runs.job import plan_of
+from moml.runs.runs import train
 from moml.serving import moml_serve
 from moml.serving.export import FORMAT, export
 from moml.serving.export_network import described
 from moml.storage.manifest import seal
 from moml.training.fit import Learner
 from moml.types import Batch, Hyper
+from tests.support.small_mnist import TINY
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 
 # Refuses all that is neither numpy nor of the standard library, then runs a program.
@@ -290,6 +292,34 @@ def test_clients_are_exported_with_what_their_pixels_are_shifted_by(done, data, 
     loss = lambda params: float(plan.built.loss(params, Batch(x, y)))
     ours = -np.log(network.adapt(x, y, 2).predict(x)[np.arange(len(y)), y]).mean()
     np.testing.assert_allclose(ours, loss(learner.adapt(Batch(x, y), 2)), rtol=1e-9)
+
+
+def test_the_model_that_a_client_keeps_is_exported(data, tmp_path, capsys):
+    run = tmp_path / "run"
+    config, _ = train(replace(TINY, method="ditto", alpha=0.05), run)
+    learner = moml.load(run)
+    client = int(np.flatnonzero(learner.state.memory.visits)[0])
+    network = moml_serve.load(export(run, tmp_path / "one", client=client))
+    x = np.random.default_rng(0).random((4, 784))
+    plan = plan_of(config)
+    own = plan.built.tasks.full(jnp.arange(6))
+    pixels = np.asarray(own.x)[np.asarray(own.mask)]
+    net = moml.mlp(784, 3, 10)
+    answers = lambda w: jax.nn.softmax(net.predict(w, (x - pixels.mean()) / pixels.std()))
+    np.testing.assert_allclose(network.predict(x), answers(learner.personal(client)), rtol=1e-6)
+    assert np.abs(network.predict(x) - answers(learner.params)).max() > 1e-4
+    card = json.loads((tmp_path / "one" / "card.json").read_text())
+    assert (card["model"], card["client"]) == ("kept", client)
+    said = refused(capsys, "forget", tmp_path / "one", "--task", client)
+    assert f"is the model of client {client}: remove the folder" in said
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["moml", "export", str(run), "--out", str(tmp_path / "all")])
+        main()
+    assert "model:  the global one; --client I exports" in capsys.readouterr().out
+    common = moml_serve.load(tmp_path / "all")
+    np.testing.assert_allclose(common.predict(x), answers(learner.params), rtol=1e-6)
+    out = ["--out", tmp_path / "none"]
+    assert "client must be" in refused(capsys, "export", run, *out, "--client", 6)
 
 
 def refused(capsys, *words):

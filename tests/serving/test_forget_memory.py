@@ -11,16 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import moml
+from moml.algorithms.signature import keywords
 from moml.cli import main
 from moml.config.starts import STARTS
 from moml.errors import CheckpointError, ConfigError
+from moml.methods import METHODS
 from moml.runs import runs
 from moml.runs.job import plan_of
 from moml.runs.record import write_record
+from moml.runs.score import score
 from moml.serving.forget import forget
 from moml.serving.forget_memory import cleared, task_rows
 from moml.storage.checkpoint import Checkpoints
 from moml.training.compose import hyper_of, init_key
+from moml.training.fit import Learner, TrainingState
 from tests.serving.test_forget import everything
 from tests.support.processes import cached  # noqa: F401
 
@@ -59,6 +64,33 @@ def test_a_memory_goes_back_to_its_start_and_no_other(name):
         jax.tree.map(np.testing.assert_array_equal, *given)
 
 
+ROUNDS = [name for name in METHODS if "local_steps" in keywords(METHODS[name])]
+PRIVATE = [(name, {"private": "head"}) for name in ROUNDS if "private" in keywords(METHODS[name])]
+
+
+@pytest.mark.parametrize("name, given", [*((name, {}) for name in ROUNDS), *PRIVATE])
+def test_all_that_a_client_keeps_is_forgotten(name, given):
+    net = moml.mlp(3, 4, 2)
+    loss = moml.cross_entropy(net.predict)
+    chosen = moml.methods.method(name, loss, n=7, **given)
+    params = net.init(jax.random.key(0))
+    start = chosen.algorithm.init(params, hyper_of(chosen, params, {}))
+    rows = jax.tree.broadcast(chosen.algorithm.rows, start)
+    assert all(jax.tree.leaves(rows.memory)) and not any(jax.tree.leaves(rows.meta))
+    moved = jax.tree.map(lambda leaf: np.asarray(leaf) + 1, start)
+    state = cleared(moved, start, rows, [2])
+    for new, old, first in zip(
+        *(jax.tree.leaves(each.memory) for each in (state, moved, start)), strict=True
+    ):
+        np.testing.assert_array_equal(new[2], first[2])
+        np.testing.assert_array_equal(np.delete(new, 2, 0), np.delete(old, 2, 0))
+    learner = Learner(chosen, state.meta, chosen.hyper, TrainingState(state, 1), np.zeros(0), 0)
+    if chosen.algorithm.rounds.kept is not None:
+        jax.tree.map(lambda leaf: leaf.shape, learner.personal(3))
+        with pytest.raises(ConfigError, match="client 2 keeps no model: it was in no round, or is"):
+            learner.personal(2)
+
+
 def test_a_method_without_memories_has_nothing_to_forget(tmp_path):
     config = replace(STARTS["sine"], method="maml")
     write_record(tmp_path, config, {})
@@ -84,13 +116,15 @@ def test_every_checkpoint_of_a_run_forgets_and_the_run_goes_on(done, tmp_path, c
     rows = {row for row in rows if any(row)}
     whole = lambda: [name for name, data in everything(run).items() if any(r in data for r in rows)]
     assert rows and whole()
+    score(run)
+    assert (run / "clients.json").exists()
     shutil.copytree(run / "checkpoints" / "0000000006", run / "checkpoints" / ".old-0000000001")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["moml", "forget", str(run), "--task", str(task)])
         main()
     told = capsys.readouterr().out
     assert "the trace in the common parameters w" in told and "would learn it again" in told
-    assert not whole()
+    assert not whole() and not (run / "clients.json").exists()
     after = read()
     assert list(after) == list(before) and len(after) > 1
     for step, state in after.items():

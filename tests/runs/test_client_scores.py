@@ -1,0 +1,321 @@
+"""Scores of clients by three models: global, kept or fine-tuned, adapted."""
+
+import json
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import moml
+from moml.algorithms.federated.client import ClientResult, descend
+from moml.algorithms.federated.compose import Participation, federated
+from moml.algorithms.parts.choices import Sampling, by_steps
+from moml.config.config import Config
+from moml.config.problems import Synthetic, Table
+from moml.errors import ConfigError
+from moml.methods import METHODS
+from moml.parts import factory
+from moml.runs.client_scores import FineTuning, Group, Scored, figures_of
+from moml.runs.job import SCORED, plan_of
+from moml.runs.runs import resume, train
+from moml.runs.score import score
+from moml.runs.stored_scores import stored
+from moml.runs.sweeps import sweep_run
+from moml.runtime.mesh import mesh
+from moml.storage.metrics import read
+from moml.tasks.sampler import draw_epochs
+from moml.types import Batch, Hyper, Server
+from tests.support.processes import cached  # noqa: F401
+from tests.support.small_mnist import TINY, command
+
+pytestmark = pytest.mark.usefixtures("cached", "data")
+DITTO = replace(TINY, method="ditto", eta=0.01, alpha=0.02, k=3, iterations=24, save_seconds=0.0)
+
+
+def last(folder):
+    return read(folder / "metrics.jsonl")[-1]["score"]
+
+
+def picked(rows, **wanted):
+    """Rows with these settings: of groups unless a client is asked for."""
+    fits = lambda s: all(s.get(name) == value for name, value in wanted.items())
+    apart = "client" in wanted
+    return [r for r in rows if ("client" in r["setting"]) == apart and fits(r["setting"])]
+
+
+def figure(rows, metric="test_accuracy", **wanted):
+    (row,) = [row for row in picked(rows, **wanted) if row["metric"] == metric]
+    assert row["values"] == [row["mean"]] and row["seeds"] == 1
+    return row["mean"]
+
+
+def accuracies(config, models):
+    """Accuracy in percent of each client's model on all of its test images, one by one."""
+    plan, found = plan_of(config), []
+    for i, params in enumerate(models):
+        own = plan.built.unseen.full(jnp.array([i]))
+        batch = Batch(own.x[0][own.mask[0]], own.y[0][own.mask[0]])
+        found.append(float(plan.built.score(params, None, batch)))
+    return np.array(found)
+
+
+@pytest.fixture(scope="module")
+def ditto(root, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "ditto"
+    with pytest.MonkeyPatch.context() as patch:
+        from tests.support.small_mnist import count_as_whole
+
+        patch.setenv("MOML_DATA", str(root))
+        count_as_whole(root, patch.setitem)
+        return folder, *train(DITTO, folder)
+
+
+def test_the_run_is_scored_by_the_models_that_clients_keep(ditto):
+    folder, config, _ = ditto
+    learner = moml.load(folder)
+    kept = accuracies(config, [learner.personal(i) for i in range(6)])
+    assert last(folder) == pytest.approx(kept.mean())
+    _, rows = score(folder)
+    assert figure(rows, model="kept") == pytest.approx(kept.mean())
+    for i in range(6):
+        assert figure(rows, client=i, group="took-part", model="kept") == pytest.approx(kept[i])
+    common = accuracies(config, [learner.params] * 6)
+    assert figure(rows, group="took-part", model="global") == pytest.approx(common.mean())
+    assert abs(kept.mean() - common.mean()) > 1
+    sizes = np.asarray(plan_of(config).built.unseen.index)
+    weighted = np.average(kept, weights=sizes)
+    assert figure(rows, "test_accuracy_weighted", model="kept") == pytest.approx(weighted)
+    worse = (kept < common).sum()
+    assert figure(rows, "worse_than_global", model="kept") == worse
+    assert not picked(rows, group="unseen", model="kept")
+    assert picked(rows, group="unseen", model="adapted")
+
+
+def test_ditto_and_fedavg_have_the_same_global_model_and_print_other_figures(
+    ditto, tmp_path, monkeypatch, capsys
+):
+    folder, _, _ = ditto
+    train(replace(DITTO, method="fedavg"), tmp_path / "run")
+    models = [moml.load(each) for each in (folder, tmp_path / "run")]
+    jax.tree.map(np.testing.assert_array_equal, *(m.params for m in models))
+    assert last(folder) != last(tmp_path / "run")
+    _, out, _ = command(monkeypatch, capsys, "resume", folder)
+    assert "test accuracy, kept" in out and f"{last(folder):.3f}" in out
+    _, out, _ = command(monkeypatch, capsys, "resume", tmp_path / "run")
+    assert "test accuracy, adapted" in out and f"{last(tmp_path / 'run'):.3f}" in out
+    _, out, _ = command(monkeypatch, capsys, "score", tmp_path / "run")
+    assert "fine-tuned, 1 epoch" in out and "kept" not in out.replace("kept_", "")
+
+
+def test_memories_on_disk_and_on_a_mesh_are_scored_alike(ditto, tmp_path):
+    folder, _, _ = ditto
+    wanted = [row["score"] for row in read(folder / "metrics.jsonl")]
+    train(replace(DITTO, memory="disk"), tmp_path / "disk")
+    train(DITTO, tmp_path / "mesh", mesh=mesh(1))
+    for other in ("disk", "mesh"):
+        found = [row["score"] for row in read(tmp_path / other / "metrics.jsonl")]
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    here, there = (score(place)[1] for place in (folder, tmp_path / "disk"))
+    np.testing.assert_allclose([r["mean"] for r in here], [r["mean"] for r in there], rtol=1e-9)
+    with pytest.raises(ConfigError, match="memories are on disk, where `moml score RUN` reads"):
+        moml.load(tmp_path / "disk").personal(0)
+
+
+def test_rows_on_disk_are_those_of_the_checkpoint(tmp_path, monkeypatch):
+    """The run is stopped after rounds that no checkpoint has: the rows on disk are ahead."""
+    config = replace(DITTO, memory="disk", save_seconds=1e6)
+    stop = lambda info: info.step >= 4
+    train(config, tmp_path / "run", callback=stop)
+    before = score(tmp_path / "run")[1]
+    seen = []
+
+    def die(info):
+        seen.append(info.step)
+        if info.step >= 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        resume(tmp_path / "run", callback=die)
+    assert seen == [6, 8] and moml.load(tmp_path / "run").state.step == 4
+    after = score(tmp_path / "run")[1]
+    assert [row["mean"] for row in after] == [row["mean"] for row in before]
+    resume(tmp_path / "run")  # nothing was spoiled
+
+
+def test_members_of_a_sweep_are_scored_by_what_their_clients_keep(ditto, tmp_path):
+    _, rows = sweep_run(DITTO, tmp_path / "sweep", {}, 2)
+    train(replace(DITTO, seed=1), tmp_path / "one")
+    assert rows[0]["setting"]["model"] == "kept"
+    np.testing.assert_allclose(rows[0]["values"], [last(ditto[0]), last(tmp_path / "one")])
+
+
+def test_clients_that_no_round_has_drawn_are_fine_tuned(tmp_path):
+    train(replace(DITTO, iterations=2), tmp_path / "run")  # one round of three clients
+    learner = moml.load(tmp_path / "run")
+    drawn = np.asarray(learner.state.memory.visits) > 0
+    _, rows = score(tmp_path / "run")
+    for group, model in (("took-part", "kept"), ("not-drawn", "fine-tuned")):
+        (row, *_) = picked(rows, group=group, model=model)
+        assert row["setting"]["clients"] == 3
+    assert not picked(rows, group="took-part", model="fine-tuned")
+    named = {r["setting"]["client"] for r in rows if r["setting"].get("model") == "fine-tuned"
+             and "client" in r["setting"]}  # fmt: skip
+    assert named == set(np.flatnonzero(~drawn).tolist())
+    kept = [learner.personal(int(i)) for i in np.flatnonzero(drawn)]
+    every = dict(zip(np.flatnonzero(drawn).tolist(), kept, strict=True))
+    mine = accuracies(DITTO, [every.get(i, learner.params) for i in range(6)])
+    assert last(tmp_path / "run") == pytest.approx(mine[drawn].mean())
+
+
+def test_fine_tuning_is_sgd_on_the_training_images(tmp_path):
+    config = replace(DITTO, method="fedavg", local_epochs=2, iterations=2)
+    train(config, tmp_path / "run")
+    learner, plan, i = moml.load(tmp_path / "run"), plan_of(config), 4
+    tasks, key = plan.built.tasks, jax.random.fold_in(jax.random.key(SCORED), 4)
+
+    def by_hand(epochs, rate, leaves=lambda w: w):
+        rows, sets = draw_epochs(key, tasks, jnp.array([i]), epochs, 3)
+        w = learner.params
+        for step in rows[0][: int(sets[0])]:
+            batch = jax.tree.map(lambda x: x[0], tasks.fetch(jnp.array([i]), step[None]))
+            new = jax.tree.map(lambda w, g: w - rate * g, w, jax.grad(plan.built.loss)(w, batch))
+            w = w._replace(head=new.head) if leaves == "head" else new
+        return accuracies(config, [w] * 6)[i]
+
+    for given, wanted in (
+        (FineTuning(), by_hand(2, 0.01)),
+        (FineTuning(1, 0.1), by_hand(1, 0.1)),
+        (FineTuning(1, 0.3, "head"), by_hand(1, 0.3, "head")),
+    ):
+        _, rows = score(tmp_path / "run", tuning=given)
+        assert figure(rows, client=i, group="took-part", model="fine-tuned") == pytest.approx(
+            wanted
+        )
+        (row, *_) = picked(rows, model="fine-tuned")
+        assert row["setting"]["epochs"] == (given.epochs or 2)
+        assert row["setting"]["rate"] == pytest.approx(given.rate or 0.01)
+    with pytest.raises(ConfigError, match="leaves must match the name of a parameter; got 'tail'"):
+        score(tmp_path / "run", tuning=FineTuning(leaves="tail"))
+
+
+def local(loss, *, batch: Sampling, eta: float = 0.01, clients: Participation):
+    """Each client trains alone; the server keeps its model."""
+
+    def update(meta, row, task, steps, hyper):
+        w, value = descend(loss, row.u, task, steps, hyper.eta)
+        return ClientResult(meta, w, value)
+
+    stay = Server(lambda meta: (), lambda state, meta, answers, hyper: (meta, state))
+    return federated(
+        by_steps(loss), update, Hyper(eta=eta, alpha=0.01), batch, clients,
+        begin=lambda meta: meta, kept=lambda meta, u: u, server=stay,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """A method `local`, where there is none yet."""
+    if "local" not in METHODS:
+        monkeypatch.setitem(METHODS, "local", factory(local))
+
+
+def test_worse_than_alone(ditto, alone, tmp_path, monkeypatch, capsys):
+    folder, config, _ = ditto
+    given = {"method": "local", "options": {"eta": 0.05, "k": 3, "local_steps": 2}}
+    train(replace(DITTO, **given, tasks_per_step=6), tmp_path / "local")
+    learner = moml.load(tmp_path / "local")
+    own = accuracies(config, [learner.personal(i) for i in range(6)])
+    _, rows = score(folder, local=tmp_path / "local")
+    assert figure(rows, model="local") == pytest.approx(own.mean())
+    kept = accuracies(config, [moml.load(folder).personal(i) for i in range(6)])
+    assert figure(rows, "worse_than_local", model="kept") == (kept < own).sum() > 0
+    _, out, _ = command(monkeypatch, capsys, "score", folder, "--local", tmp_path / "local")
+    assert out.count("worse than") == 2  # global, local
+    # another problem, another method, a client that was in no round
+    other = replace(DITTO.problem, a=9)
+    train(replace(DITTO, **given, problem=other, iterations=2), tmp_path / "other")
+    told = command(monkeypatch, capsys, "score", folder, "--local", tmp_path / "other")
+    assert told[0] == 2 and "problem.a must be 8 in" in told[2] and "; got 9\n" in told[2]
+    told = command(monkeypatch, capsys, "score", folder, "--local", folder)
+    assert told[0] == 2 and f"run of the method local; {folder} is of ditto" in told[2]
+    train(replace(DITTO, **given, iterations=2), tmp_path / "short")
+    told = command(monkeypatch, capsys, "score", folder, "--local", tmp_path / "short")
+    assert told[0] == 2 and "was in no round of it; train it for longer" in told[2]
+
+
+def test_figures_of_a_group():
+    after = np.array([90.0, 10.0, 50.0, 20.0] + [70.0] * 16)
+    images = np.arange(1, 21)
+    scored = [Scored("global", after - 1), Scored("kept", after), Scored("local", after[::-1] + 1)]
+    group = Group("took-part", np.arange(20), images, scored)
+    figures = figures_of(group, scored[1], "test_accuracy", higher=True)
+    assert figures == pytest.approx({
+        "test_accuracy": after.mean(), "worst_decile": 15, "spread": after.std(),
+        "test_accuracy_weighted": (after * images).sum() / 210, "worse_than_global": 0,
+        "worse_than_local": (after < after[::-1] + 1).sum(),
+    })  # fmt: skip
+    errors = figures_of(group, scored[1], "test_error", higher=False)
+    assert errors["worst_decile"] == 80 and errors["worse_than_global"] == 20
+    of_global = figures_of(group, scored[0], "test_accuracy", higher=True)
+    assert "worse_than_global" not in of_global and "worse_than_local" in of_global
+
+
+def test_tasks_of_other_problems_have_models_of_their_own(tmp_path):
+    config = Config(
+        Synthetic(n=4, samples=20, unequal=True), method="ditto", iterations=20, k=3, shots=5,
+        log_every=10, score_every=0, test_tasks=3, tasks_per_step=4, local_steps=2,
+    )  # fmt: skip
+    train(config, tmp_path / "run")
+    _, rows = score(tmp_path / "run")
+    assert rows[0]["metric"] == "test_loss" and rows[0]["mean"] == last(tmp_path / "run")
+    assert "model" not in rows[0]["setting"]  # of unseen tasks
+    own = plan_of(config).built.own()
+    learner = moml.load(tmp_path / "run")
+    kept = [
+        float(own.score(learner.personal(i), None, Batch(x, y)))
+        for i, (x, y) in enumerate(zip(*own.tasks.data, strict=True))
+    ]
+    assert figure(rows, group="took-part", model="kept") == pytest.approx(np.mean(kept))
+
+
+def test_a_table_of_numbers_counts_errors(tmp_path):
+    chance = np.random.default_rng(0)
+    who, x = np.repeat(np.arange(4), 15), chance.normal(size=60)
+    y = (who - 1.5) * x + 0.1 * chance.normal(size=60)
+    lines = [f"{w},{a:.4f},{b:.4f}" for w, a, b in zip(who, x, y, strict=True)]
+    (tmp_path / "table.csv").write_text("who,x,y\n" + "\n".join(lines) + "\n")
+    config = Config(
+        Table(str(tmp_path / "table.csv"), n=4, task="who", hidden=()), method="ditto", k=5,
+        iterations=400, log_every=200, score_every=0, shots=2, tasks_per_step=4, local_steps=2,
+        eta=0.1, alpha=0.1, prox=0.1,
+    )  # fmt: skip
+    train(config, tmp_path / "run")
+    _, rows = score(tmp_path / "run")
+    assert {row["metric"] for row in rows if "client" in row["setting"]} == {"test_error"}
+    assert figure(rows, "test_error", model="kept") == pytest.approx(last(tmp_path / "run"))
+    assert last(tmp_path / "run") < 0.1 < figure(rows, "test_error", model="global")
+    each = lambda i: [figure(rows, "test_error", client=i, model=m) for m in ("kept", "global")]
+    worse = sum(kept > common for kept, common in map(each, range(4)))
+    assert figure(rows, "worse_than_global", model="kept") == worse < 3
+
+
+def test_only_clients_are_fine_tuned(tmp_path, monkeypatch, capsys):
+    small = ["--iterations", 2, "--log-every", 1, "--score-every", 0, "--test-tasks", 2]
+    assert command(monkeypatch, capsys, "train", "sine", *small, "--out", tmp_path / "run")[0] == 0
+    for words in (["--epochs", 2], ["--rate", 0.1], ["--leaves", "head"]):
+        code, _, err = command(monkeypatch, capsys, "score", tmp_path / "run", *words)
+        assert code == 2 and "are for runs whose clients have samples of their own" in err
+
+
+def test_scores_are_stored_with_their_step(ditto, tmp_path):
+    folder, _, _ = ditto
+    _, rows = score(folder, shots=[1, 2])
+    found = stored(folder)
+    assert found.step == 12 and found.rows == json.loads(json.dumps(rows))
+    assert (folder / "clients.json").stat().st_mode & 0o777 == 0o600
+    for text in ("{}", "[]", '{"step": 1, "rows": [{"setting": {}}]}', '{"step": 1, "rows": []}'):
+        (tmp_path / "clients.json").write_text(text)
+        with pytest.raises(moml.errors.DataError, match=r"cannot read .*clients\.json"):
+            stored(tmp_path)
