@@ -50,7 +50,8 @@ def common_model(adapt: Adapt, meta: Meta) -> Params:
 def kept_model(parts: Rounds, adapt: Adapt) -> KeptModel:
     """(w, store, place) -> the model that a client keeps, and whether it has been in a round."""
     own = parts.kept
-    assert own is not None
+    if own is None:
+        raise TypeError("the method keeps no models of clients")
 
     def model(meta: Meta, store: State, place: Place) -> tuple[Params, Bool[Array, ""]]:
         rows, known = parts.memory.recall(store, place[None])
