@@ -9,6 +9,7 @@ import pytest
 from flax import nnx
 
 import moml
+from moml.models.networks import shifted
 from moml.models.wrapped import key_of, refreshed, state_of
 from moml.types import Batch
 
@@ -268,3 +269,18 @@ def test_state_neither_adapts_nor_is_remembered():
     np.testing.assert_allclose(learner.params["mean"], mean, rtol=0.1)
     mine = learner.adapt(moml.Batch(jnp.asarray(x[0]), jnp.asarray(2 * x[0])))
     assert mine["mean"] == learner.params["mean"] and mine["w"] != learner.params["w"]
+
+
+def test_a_module_in_place_of_a_function_is_refused():
+    with pytest.raises(moml.ConfigError, match="lambda key: module; got a module"):
+        moml.from_equinox(eqx.nn.Linear(4, 1, key=jax.random.key(0)))
+
+
+def test_a_shifted_network_is_trained_shifted():
+    net = MODULES["nnx"]()
+    moved, params = shifted(net, 1.0, 2.0), net.init(jax.random.key(0))
+    one, other = batch(bits=1), batch(bits=1)._replace(x=2 * jnp.asarray(X[0]) + 1)
+    for f in (lambda net: moml.mse(net.training), lambda net: moml.mse(net.predict)):
+        close(f(net)(params, one), f(moved)(params, other))
+    refresh = [moml.mse(n.training).refresh(params, b) for n, b in ((net, one), (moved, other))]
+    jax.tree.map(close, *refresh)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from moml.errors import ConfigError
 from moml.models.networks import Model, Training
 from moml.types import Key, Params
 
@@ -63,6 +64,9 @@ def from_equinox(make: Callable[[Key], PyTree], *, dropout: bool = False) -> Mod
     (5, 3)
     """
     import equinox as eqx
+
+    if isinstance(make, eqx.Module) and not isinstance(make, eqx.Partial):
+        raise ConfigError("make must be a function of a key, lambda key: module; got a module")
 
     def split(key: Key) -> tuple[Params, PyTree, PyTree]:
         made = make(key)

@@ -117,9 +117,16 @@ def shifted(net: Model, mean: float, std: float) -> Model:
     >>> shifted(net, 1.0, 0.5).predict(2.0, jnp.array([1.0, 2.0])).tolist()
     [0.0, 4.0]
     """
-    inner = net.features
+    inner, training = net.features, net.training
+    move = lambda x: (x - mean) / std
+    if training is not None:
+        apply = training.apply
+        training = training._replace(
+            apply=lambda params, x, mask, key: apply(params, move(x), mask, key)
+        )
     return Model(
         net.init,
-        lambda params, x: net.predict(params, (x - mean) / std),
-        None if inner is None else lambda params, x: inner(params, (x - mean) / std),
+        lambda params, x: net.predict(params, move(x)),
+        None if inner is None else lambda params, x: inner(params, move(x)),
+        training,
     )

@@ -50,7 +50,8 @@ class WrappedLoss:
         if self.marks is None or new is None:
             return params
         replace = lambda marked, old, new: new.astype(old.dtype) if marked else old
-        return jax.lax.stop_gradient(jax.tree.map(replace, self.marks(params), params, new))
+        new = jax.lax.stop_gradient(new)
+        return jax.tree.map(replace, self.marks(params), params, new)
 
     def state(self, params: Params) -> PyTree[bool]:
         """Which leaves are state."""
