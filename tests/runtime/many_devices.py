@@ -20,7 +20,7 @@ from moml.errors import ConfigError
 from moml.methods import method
 from moml.models import mlp, mse
 from moml.runtime import sharded, simulate
-from moml.runtime.account import collectives
+from moml.runtime.account import collectives, message, nbytes
 from moml.runtime.mesh import gathered, mesh, spread, task_data
 from moml.tasks import from_arrays, from_rows, sine
 from moml.tasks.sampler import as_drawn
@@ -105,6 +105,13 @@ MORE = {
     "reptile": Case("reptile", _in_rows, 5),
     "localmoml carried": Case("localmoml", _waves, 12, {"carried": True}, at_once=1),
     "ditto, lossy": Case("ditto", _in_rows, 5, LOSSY),
+    "fedprox": Case("fedprox", _waves, 6),
+    "scaffold, lossy": Case("scaffold", _in_rows, 9, LOSSY),
+    "feddyn": Case("feddyn", _in_rows, 5, {"prox": 0.8}),
+    "fedavgm": Case("fedavgm", _in_arrays, 5),
+    "fedadam": Case("fedadam", _in_rows, 5),
+    "fedyogi, lossy": Case("fedyogi", _in_rows, 7, LOSSY),
+    "local, lossy": Case("local", _in_rows, 7, LOSSY),
     "fo-maml": Case("fo-maml", _in_rows, 5),
     "hf-maml": Case("hf-maml", _in_arrays, 5),
     "anil": Case("anil", _in_rows, 5),
@@ -136,6 +143,7 @@ class Runs(NamedTuple):
     spread: Callable[[], Any]  # the first state on the mesh
     many: Callable[[Any, int], Any]
     program: Any  # of `many`
+    summed: int  # bytes that a step sums over devices: the model, what else is sent, losses
 
     def apart(self, many: Any, one: Any) -> float:
         """The largest difference, relative to numbers above one."""
@@ -151,7 +159,8 @@ def compiled(case: Case, world: World | None = None) -> Runs:
     given = {"n": tasks.n, "k": 2}
     if case.name not in ("scgd", "nasa"):  # which visit all tasks
         given["tasks_per_step"] = case.tasks_per_step
-    algorithm = method(case.name, loss, **given, **case.options).algorithm
+    chosen = method(case.name, loss, **given, **case.options)
+    algorithm = chosen.algorithm
     there, hyper = mesh(case.devices), jax.tree.map(jnp.asarray, HYPER)
     schedule = decay_at(30, 0.3)
     begun = jax.jit(algorithm.init)
@@ -169,6 +178,7 @@ def compiled(case: Case, world: World | None = None) -> Runs:
         lambda: first(params, hyper),
         lambda state, at: program(state, *given(at)),
         program,
+        nbytes(message(chosen, begun(params, hyper).meta)) + 8 * (2 if algorithm.rounds else 1),
     )
 
 
@@ -180,9 +190,8 @@ def of_case(name: str) -> Runs:
 def result(name: str) -> dict[str, Any]:
     """How far a run on the mesh is from the run on one device, and what a step of it sends."""
     run = of_case(name)
-    size = sum(leaf.size for leaf in jax.tree.leaves(run.begun().meta))
     apart = run.apart(run.many(run.spread(), 0), run.one(run.begun(), 0))
-    return {"apart": apart, "sent": collectives(run.program), "model": size}
+    return {"apart": apart, "sent": collectives(run.program), "summed": run.summed}
 
 
 def moved_on() -> float:

@@ -176,8 +176,9 @@ def check(config: Config) -> Config:
         raise ConfigError(
             f"shots must leave some of a task's {least} samples to score on; got {config.shots}"
         )
-    if config.option("weighted") and isinstance(config.problem, Sine):
-        raise ConfigError("weighted needs tasks of known sizes; those of sine have no end")
+    for name in ("weighted", "local_epochs"):
+        if config.option(name) and isinstance(config.problem, Sine):
+            raise ConfigError(f"{name} needs tasks of known sizes; those of sine have no end")
     if config.score_every % config.log_every:
         raise ConfigError(
             f"score_every must be 0 or a multiple of log_every = {config.log_every}; "
