@@ -53,9 +53,7 @@ def nodes(count, folder=None):
 def serve(grid, run):
     """The leaves of w after a run, and its rows."""
     server_app(grid, Context(1, 1, {}, RecordDict(), run))
-    return model(read(run).config, run["out"]), read_rows(
-        f"{run['out']}/rounds.jsonl"
-    )
+    return model(read(run).config, run["out"]), read_rows(f"{run['out']}/rounds.jsonl")
 
 
 def federated(config, folder, count=3, app=None, **more):

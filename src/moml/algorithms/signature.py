@@ -55,10 +55,21 @@ Transformation = Annotated[
     optax.GradientTransformation, Allowed("an optax transformation", _transformation)
 ]
 Chosen = Annotated[Leaves, Allowed('a function such as moml.parts.named("head")', callable)]
+
+
+def _pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return text != "" and text.isprintable()
+
+
 PrivateLeaves = Annotated[
     str | Leaves,
     Allowed(
         'a regular expression of leaf names such as "head", or a function such as moml.parts.named',
+        _pattern,
         kind=str,
         other=callable,
     ),
