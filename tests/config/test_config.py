@@ -31,7 +31,7 @@ from moml.config.problems.clients import OF_PARTITION
 from moml.config.starts import STARTS
 from moml.config.toml import dump, load, parse, texts_of, words
 from moml.errors import ConfigError
-from moml.methods import METHODS, method
+from moml.methods import METHODS, factory_of, method
 from moml.models.conv4 import NORMS
 
 quick = settings(max_examples=100, deadline=None)
@@ -92,7 +92,7 @@ of_problem = {
     },
 }
 SHOTS = {"sine": 2**31, "episodes": 20, "clients": 2**31, "table": 2**31}
-FREE = {"path", "task", "features", "target"}  # fields that any name may stand in
+FREE = {"path", "task", "features", "target", "private"}  # fields that any name may stand in
 
 
 @st.composite
@@ -113,7 +113,8 @@ def configs(draw):
     name = draw(st.sampled_from(sorted(set(METHODS) - classifies)))
     known = options_of(name)
     tasks = st.integers(1, problem["n"])
-    remembers = keywords(METHODS[name])["n"].required or {"eager", "carried"} & set(known)
+    needs_n = keywords(factory_of(name))["n"].required
+    remembers = needs_n or {"eager", "carried", "private"} & set(known)
     if kind == "episodes" and not remembers:
         problem["n"] = draw(st.none() | st.just(problem["n"]))
     log_every = draw(st.integers(1, 10_000))
@@ -127,10 +128,15 @@ def configs(draw):
         "dropout": st.floats(1e-30, 0.99),
         "straggle": shares,
         "weighted": st.booleans() if kind in ("synthetic", "clients", "table") else st.just(False),
+        "local_epochs": counts if kind in ("synthetic", "clients", "table") else st.none(),
+        "private": st.sampled_from(["head", "body/0|head"]),
         "at_once": counts,
         "prox": positive,
         "prox_steps": counts,
         "server_rate": shares,
+        "b1": st.floats(1e-30, 0.99),
+        "b2": st.floats(1e-30, 0.99),
+        "tau": positive,
         "restart_samples": counts if not carried else st.none(),
         "carried": st.just(carried),
         "large_tasks": tasks,
@@ -200,7 +206,8 @@ WRONG = {
 def wrong_values(kind, method):
     """Every field's dotted name, with values that no field of its type may have."""
     for name, keyword in options_of(method).items():
-        yield from ((name, value) for value in WRONG[keyword.allowed.kind])
+        wrong = WRONG[keyword.allowed.kind]
+        yield from ((name, value) for value in wrong if not (name in FREE and value == "nosuch"))
     for prefix, part in {"": Config, "problem.": PROBLEMS[kind]}.items():
         for name, hint in get_type_hints(part).items():
             if name not in ("problem", "options"):
@@ -264,9 +271,15 @@ def test_every_wrong_value_is_refused_by_name(kind):
         (dict(method="per-fedavg", restart_samples=3), ["per-fedavg", "restart_samples"]),
         (dict(method="fedavg", curvature="exact"), ["fedavg", "curvature"]),
         (dict(method="fedavg", weighted=True), ["weighted", "sizes", "sine"]),
+        (dict(method="fedavg", local_epochs=1), ["local_epochs", "sizes", "sine"]),
         (dict(method="fedavg", dropout=1.0), ["dropout", "[0, 1)", "1.0"]),
         (dict(method="pfedme", straggle=0.5, local_steps=1), ["straggle", "local_steps"]),
         (dict(method="pfedme", server_rate=0.0), ["server_rate", "0.0"]),
+        (dict(method="fedadam", b2=1.0), ["b2", "[0, 1)", "1.0"]),
+        (dict(method="fedadam", tau=0.0), ["tau", "positive", "0.0"]),
+        (dict(method="feddyn", prox=0.0), ["prox", "positive", "0.0"]),
+        (dict(method="fedavg", k=2, batch_size=3), ["batch_size", "2 and 3"]),
+        (dict(method="per-fedavg", private="head("), ["private", "regular expression", "head("]),
         (dict(method="ditto", prox_steps=3), ["ditto", "prox_steps"]),
         (dict(tasks_per_step=26), ["tasks_per_step", "26", "25"]),
         (dict(eta=0.0), ["eta", "0"]),

@@ -51,6 +51,7 @@ def nodes(count, folder=None):
 
 
 def serve(grid, run):
+    """The leaves of w after a run, and its rows."""
     server_app(grid, Context(1, 1, {}, RecordDict(), run))
     return model(read(run).config, run["out"]), read_rows(f"{run['out']}/rounds.jsonl")
 
@@ -62,12 +63,17 @@ def federated(config, folder, count=3, app=None, **more):
     return *serve(grid, run), grid
 
 
-def model(config, out):
-    """The leaves of w as the newest checkpoint has them."""
+def saved(config, out):
+    """The server's state as the newest checkpoint has it."""
     server = server_of(config)
     like = State(server.meta, np.zeros(config.problem.n, np.int32), server.state)
     with Checkpoints(f"{out}/checkpoints") as kept:
-        return jax.tree.leaves(kept.load(like).state.meta)
+        return State(*kept.load(like).state)
+
+
+def model(config, out):
+    """The leaves of w as the newest checkpoint has them."""
+    return jax.tree.leaves(saved(config, out).meta)
 
 
 def simulated(config):

@@ -2,12 +2,13 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
 from moml.errors import ConfigError
 from moml.storage.arrays import read_arrays
-from tests.flower.common import federated, nodes, serve, settings, small
+from tests.flower.common import federated, nodes, saved, serve, settings, small
 from tests.flower.grid import InProcess
 
 
@@ -53,6 +54,22 @@ def test_done_is_done_and_more_rounds_go_on(tmp_path):
     assert not grid.seen and all(np.array_equal(a, b) for a, b in zip(three, again, strict=True))
     _, rows = serve(InProcess(run, nodes(3, tmp_path)), run | {"rounds": 4})
     assert [row["round"] for row in rows] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["scaffold", "fedadam"])
+def test_what_the_server_keeps_outlives_a_stop(name, tmp_path):
+    """Two rounds, then two more by a new server, are four: c, or the averages, go on."""
+    config = small(method=name, decay_after=1.0)
+
+    def state_of(folder, *rounds):
+        for number in rounds:
+            run = settings(config, tmp_path / folder / "out", rounds=number)
+            serve(InProcess(run, nodes(3, tmp_path / folder)), run)
+        return saved(config, tmp_path / folder / "out")
+
+    cut, whole = state_of("cut", 2, 4), state_of("whole", 4)
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(whole.server))
+    jax.tree.map(np.testing.assert_array_equal, cut, whole)
 
 
 @pytest.mark.parametrize(

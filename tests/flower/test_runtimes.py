@@ -14,18 +14,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
 
-from moml.flower.app.learning import server_of
-from moml.flower.app.server_app import State
-from moml.flower.app.server_app import app as server_app
 from moml.flower.app.settings import read
 from moml.flower.app.state import Place, recall
 from moml.runs.job import single
-from moml.storage.checkpoint import Checkpoints
-from moml.storage.metrics import read as read_rows
 from moml.training import disk
-from tests.flower.common import nodes, settings
+from tests.flower.common import nodes, saved, serve, settings
 from tests.flower.grid import InProcess
 from tests.support.federated import NAMES, PROBLEM, ROUNDS, config_of, trained
 
@@ -68,18 +62,18 @@ def under_flower(config, folder):
     """The server's state after a run over three nodes, its rows, and what a client keeps."""
     run = settings(config, folder / "out")
     grid = InProcess(run, nodes(3, folder))
-    server_app(grid, Context(1, 1, {}, RecordDict(), run))
-    server, token = server_of(config), json.loads((folder / "out" / "run.json").read_text())["run"]
-    like = State(server.meta, np.zeros(PROBLEM.n, np.int32), server.state)
-    with Checkpoints(folder / "out" / "checkpoints") as checkpoints:
-        state = State(*checkpoints.load(like).state)
+    _, rows = serve(grid, run)
+    state, token = (
+        saved(config, run["out"]),
+        json.loads((folder / "out/run.json").read_text())["run"],
+    )
 
     def kept(task, like):
         context, where = grid.contexts[100 + task % 3], folder / f"node{task % 3}"
         place = Place(context.state, where, read(run).experiment, token, task)
         return recall(place, int(state.heard[task]), like)
 
-    return state, read_rows(folder / "out" / "rounds.jsonl"), kept
+    return state, rows, kept
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,8 @@ import pytest
 from moml.algorithms.signature import keywords
 from moml.errors import ConfigError
 from moml.methods import METHODS, method
-from moml.runtime.account import cost, turnouts
+from moml.runtime.account import cost, spending, turnouts
+from moml.tasks.sampler import draw
 from moml.types import Turnout
 from tests.algorithms.common import loss, sigmoid_world
 
@@ -35,6 +36,11 @@ TURNOUT = Turnout(
         ("pfedme", {"prox_steps": 7}, 4 * 7, 0, 4 * 2),
         ("fedavg", {}, 4, 0, 4 * 2),
         ("ditto", {}, 4 * 2, 0, 4 * 2),  # of w and of u, on the same samples
+        ("fedprox", {}, 4, 0, 4 * 2),
+        ("feddyn", {}, 4, 0, 4 * 2),
+        ("fedavgm", {}, 4, 0, 4 * 2),
+        ("fedadam", {}, 4, 0, 4 * 2),
+        ("fedyogi", {}, 4, 0, 4 * 2),
     ],
 )
 def test_a_round_where_all_answer(name, options, gradients, products, samples):
@@ -43,6 +49,55 @@ def test_a_round_where_all_answer(name, options, gradients, products, samples):
     assert got.gradients.tolist() == [gradients] * 3
     assert got.products.tolist() == [products] * 3
     assert got.samples.tolist() == [samples] * 3
+
+
+@pytest.mark.parametrize(
+    "name, options, size",
+    [
+        ("scaffold", {}, 2 * 64),  # w and c down, w_i and the change of c_i up
+        ("local", {}, 0),
+        ("per-fedavg", {"private": "head"}, 48),
+        ("localmoml", {"private": "body", "carried": True}, 16),
+    ],
+)
+def test_bytes_are_those_of_shared_leaves_and_of_what_else_is_sent(name, options, size):
+    m = method(name, loss, **SHAPE, **options)
+    got, lossy = cost(m, META), cost(m, META, TURNOUT)
+    assert (got.down, got.up) == (3 * size, 3 * size)
+    assert (lossy.down, lossy.up) == (3 * size, 2 * size)
+
+
+EPOCHS = {"n": 7, "tasks_per_step": 3, "local_epochs": 2, "batch_size": 4}
+
+
+def test_epochs_cost_what_each_client_does():
+    """Gradients and samples by the clients' own sizes, drawn again from the key."""
+    sizes = (12, 3, 7, 5, 12, 9, 4)
+    tasks, key = sigmoid_world(sizes=sizes).tasks, jax.random.key(3)
+    m = method("per-fedavg", loss, **EPOCHS, dropout=0.5)
+    ids = [draw(jax.random.fold_in(key, t), m.algorithm.needs, tasks).ids for t in range(10)]
+    steps = np.array([[2 * max(sizes[i] // 8, 1) for i in each] for each in ids])  # S1 and S3
+    who = turnouts(m, tasks, key, 10)
+    got = cost(m, META, who)
+    assert got.gradients.tolist() == (2 * steps).tolist()
+    assert got.products.tolist() == steps.tolist()
+    assert got.samples.tolist() == (8 * steps).tolist()
+    assert got.up.tolist() == (64 * np.asarray(who.present).sum(axis=1)).tolist()
+    run = spending(m, META, tasks, key)(2, 5)
+    assert run.gradients == 2 * steps[2:7].sum() and run.samples == 8 * steps[2:7].sum()
+    assert run.down == 5 * 3 * 64
+
+
+def test_epochs_of_equal_clients_cost_alike():
+    tasks, key = sigmoid_world().tasks, jax.random.key(3)  # 12 samples each
+    m = method("fedavg", loss, **EPOCHS)
+    run = spending(m, META, tasks, key)(0, 5)
+    assert run.gradients == 5 * 3 * 6 and run.samples == 5 * 3 * 6 * 4
+    late = method("fedavg", loss, **EPOCHS, straggle=1.0)
+    steps = np.asarray(turnouts(late, tasks, key, 5).steps)
+    assert steps.max() < 6 and spending(late, META, tasks, key)(0, 5).gradients == steps.sum()
+    with pytest.raises(ConfigError, match="turnout, or the samples of each client"):
+        cost(m, META)
 
 
 def test_who_is_lost_costs_the_way_down_and_who_is_late_works_less():

@@ -38,14 +38,6 @@ MemoryDtype = Literal["float32", "bfloat16"]
 Adaptation = Callable[[int], Adapt]  # number of steps -> the adaptation
 
 
-def _compiles(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except re.error:
-        return False
-    return True
-
-
 def _transformation(value: object) -> bool:
     return isinstance(value, optax.GradientTransformation)
 
@@ -63,13 +55,23 @@ Transformation = Annotated[
     optax.GradientTransformation, Allowed("an optax transformation", _transformation)
 ]
 Chosen = Annotated[Leaves, Allowed('a function such as moml.parts.named("head")', callable)]
+
+
+def _pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return text != "" and text.isprintable()
+
+
 PrivateLeaves = Annotated[
     str | Leaves,
     Allowed(
         'a regular expression of leaf names such as "head", or a function such as moml.parts.named',
-        _compiles,
-        str,
-        callable,
+        _pattern,
+        kind=str,
+        other=callable,
     ),
 ]
 Tied = Annotated[

@@ -149,9 +149,10 @@ def check(config: Config) -> Config:
         raise ConfigError(
             f"shots must leave some of a task's {least} samples to score on; got {config.shots}"
         )
-    if config.option("weighted") and not config.problem.sized:
-        kind = kind_of(config.problem)
-        raise ConfigError(f"weighted needs tasks of known sizes; those of {kind} have no end")
+    for name in ("weighted", "local_epochs"):
+        if config.option(name) and not config.problem.sized:
+            kind = kind_of(config.problem)
+            raise ConfigError(f"{name} needs tasks of known sizes; those of {kind} have no end")
     if config.score_every % config.log_every:
         raise ConfigError(
             f"score_every must be 0 or a multiple of log_every = {config.log_every}; "

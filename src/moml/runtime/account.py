@@ -14,7 +14,7 @@ from jaxtyping import Array, Int, PyTree
 from moml.algorithms.method import Method
 from moml.errors import ConfigError
 from moml.kept import kept
-from moml.tasks.sampler import draw
+from moml.tasks.sampler import draw, sets_in
 from moml.types import Key, Meta, Tasks, Turnout
 
 _KINDS = "all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute|collective-broadcast"
@@ -60,8 +60,9 @@ def spending(
     if chosen.work is None:
         return None
     need = chosen.algorithm.needs
-    if not (need.dropout or need.straggle or need.epochs):
-        once = _summed(cost(chosen, meta), tasks)
+    unequal = need.epochs is not None and tasks.least != tasks.most
+    if not (need.dropout or need.straggle or unequal):
+        once = _summed(cost(chosen, meta, each=tasks.most), tasks)
         return lambda start, rounds: Cost(*(rounds * value for value in once))
     drawn = _answers(need, members=bool(keys.ndim))
 
@@ -79,12 +80,14 @@ def _summed(each: Cost, tasks: Tasks) -> Cost:
     return Cost(down, up, gradients, products, tasks.ways * samples)
 
 
-def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
+def cost(
+    chosen: Method, meta: Meta, turnout: Turnout | None = None, *, each: int | None = None
+) -> Cost:
     """Return the cost of a round, from the shapes of the model and who answers.
 
     The shared leaves of w travel, and what the server's rule sends besides: to every sampled
     client, and back from those that answer. A client whose answer is lost has done its work all
-    the same; a straggler has done less.
+    the same; a straggler has done less. Without a turnout, local epochs are over `each` samples.
 
     >>> import moml
     >>> loss = lambda w, batch: jnp.mean((w - batch.x) ** 2)
@@ -96,8 +99,11 @@ def cost(chosen: Method, meta: Meta, turnout: Turnout | None = None) -> Cost:
     if chosen.work is None:
         raise ConfigError(f"{chosen.name} has no rounds: nothing travels")
     need, work, size = chosen.algorithm.needs, chosen.work, nbytes(message(chosen, meta))
+    if turnout is None and need.epochs is not None and each is None:
+        raise ConfigError("local epochs need a turnout, or the samples of each client")
     whole = np.ones(need.tasks, int)
-    steps = need.visits * whole if turnout is None else np.asarray(turnout.steps, int)
+    alike = need.visits if need.epochs is None else sets_in(need, each or 0)
+    steps = alike * whole if turnout is None else np.asarray(turnout.steps, int)
     present = whole if turnout is None else np.asarray(turnout.present, int)
     return Cost(
         down=size * np.ones_like(present).sum(axis=-1),
