@@ -16,7 +16,10 @@ from moml.types import Hyper, SampleSpec, Task, TaskBatch, Tasks
 from tests.reference.problem import Client, Draw
 
 N, B, K, T = 7, 3, 2, 25  # tasks, tasks a step, samples, steps
-HYPER = Hyper(eta=0.3, beta=0.4, alpha=0.7, gamma=0.6, prox=1.0, server_rate=1.0)
+HYPER = Hyper(
+    eta=0.3, beta=0.4, alpha=0.7, gamma=0.6, prox=1.0, server_rate=1.0,
+    mix_eta=5.0, kappa=0.7, shift_rate=0.5,
+)  # fmt: skip
 HEAD = np.array([False, False, False, True, True])  # which of the five parameters are the head's
 
 

@@ -47,6 +47,7 @@ from tests.reference.ditto import ditto
 from tests.reference.fedala import fedala
 from tests.reference.fedavg import fedavg
 from tests.reference.feddbe import feddbe
+from tests.reference.fedper import fedbabu, fedper, fedrep
 from tests.reference.localmoml import localmoml
 from tests.reference.maml import maml
 from tests.reference.moml_v1 import both_ways, eager, moml_v1
@@ -54,7 +55,6 @@ from tests.reference.moml_v2 import moml_v2
 from tests.reference.nasa import nasa
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
-from tests.reference.private import fedbabu, fedper, fedrep
 from tests.reference.problem import SIGMOID
 from tests.reference.protonet import PROTONET
 from tests.reference.reptile import reptile

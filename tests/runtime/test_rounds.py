@@ -38,10 +38,10 @@ from tests.reference.ditto import ditto
 from tests.reference.fedala import fedala
 from tests.reference.fedavg import fedavg
 from tests.reference.feddbe import feddbe
+from tests.reference.fedper import fedbabu, fedper, fedrep
 from tests.reference.localmoml import localmoml
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
-from tests.reference.private import fedbabu, fedper, fedrep
 from tests.reference.problem import SIGMOID
 
 SIZES = (12, 3, 7, 5, 12, 9, 4)  # some have fewer rows than a visit draws

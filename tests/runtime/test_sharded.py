@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from moml.config.config import options_of
 from moml.methods import METHODS
 from tests.runtime.many_devices import CASES, MORE
 
 ROOT = Path(__file__).parents[2]
-FEDERATED = {name for name in METHODS if "local_steps" in options_of(name)}
 
 
 def start(*words, devices=1):
@@ -47,10 +45,9 @@ def check(runs, names):
     for name, found in runs.items():
         assert found["apart"] < 1e-12, name
         method = (CASES | MORE)[name].name
-        beside = 2 if method in FEDERATED else 1  # losses that are summed with the model
         sums = 3 if method == "bspiderboost" else 1  # of the large batch; at two points of others
         assert {kind for kind, _ in found["sent"]} == {"all-reduce"}, name
-        assert sum(size for _, size in found["sent"]) == 8 * sums * (found["model"] + beside), name
+        assert sum(size for _, size in found["sent"]) == sums * found["summed"], name
         assert sums == 3 or len(found["sent"]) == 1, name
 
 
