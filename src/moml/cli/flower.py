@@ -53,7 +53,7 @@ class Run:
     rounds: int | None = None
     """Rounds in all; by default as the settings in pyproject.toml say."""
     method: str | None = None
-    """localmoml, per-fedavg, pfedme, fedavg or ditto; by default as config.toml says."""
+    """A method with rounds, such as localmoml or fedavg; by default as config.toml says."""
     resume: bool = False
     """Go on with the last run, after the last round that it finished."""
     json: Path | None = None
