@@ -17,8 +17,9 @@ from tests.reference.problem import Client, Draw
 
 N, B, K, T = 7, 3, 2, 25  # tasks, tasks a step, samples, steps
 HYPER = Hyper(
-    eta=0.3, beta=0.4, alpha=0.7, gamma=0.6, prox=1.0, server_rate=1.0, b1=0.7, b2=0.8, tau=0.05
-)
+    eta=0.3, beta=0.4, alpha=0.7, gamma=0.6, prox=1.0, server_rate=1.0, b1=0.7, b2=0.8, tau=0.05,
+    mix_eta=5.0, kappa=0.7, shift_rate=0.5,
+)  # fmt: skip
 HEAD = np.array([False, False, False, True, True])  # which of the five parameters are the head's
 
 

@@ -50,6 +50,7 @@ from tests.reference.fedavg import fedavg
 from tests.reference.feddbe import feddbe
 from tests.reference.feddyn import feddyn
 from tests.reference.fedopt import adaptive, fedavgm
+from tests.reference.fedper import fedbabu, fedper, fedrep
 from tests.reference.fedprox import fedprox
 from tests.reference.localmoml import localmoml
 from tests.reference.maml import maml
@@ -58,7 +59,6 @@ from tests.reference.moml_v2 import moml_v2
 from tests.reference.nasa import nasa
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
-from tests.reference.private import fedbabu, fedper, fedrep
 from tests.reference.problem import SIGMOID
 from tests.reference.protonet import PROTONET
 from tests.reference.reptile import reptile

@@ -1,82 +1,58 @@
-"""FedAvg with leaves that clients keep, train apart or freeze: FedPer, FedRep, FedBABU."""
+"""Rounds in which some parameters never leave their client."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from tests.reference.problem import Client, Problem
+from tests.reference.adaptation import Adaptation
+from tests.reference.problem import Client
 from tests.reference.server import average
 
-Kept = dict[int, np.ndarray]
+Update = Callable[[np.ndarray, Client, Any], tuple[np.ndarray, Any]]  # w, client, what it kept
 
 
-def fedper(
-    problem: Problem, w: np.ndarray, rounds: list[list[Client]], *, eta: float, private: np.ndarray
-) -> tuple[list[np.ndarray], Kept]:
-    """The server's model after every round, and the private numbers that clients keep."""
-    own, path = {}, []
+def private(
+    update: Update, w: np.ndarray, rounds: list[list[Client]], own: np.ndarray
+) -> tuple[list[np.ndarray], dict[int, np.ndarray], dict[int, Any]]:
+    """The server's model after every round, the clients' models, and what else they keep.
+
+    `own` marks the coordinates that stay at their client; the server's stay as they are.
+    """
+    models, kept, path = {}, {}, []
     for clients in rounds:
         arrived = []
         for client in clients:
-            w_i = w.copy()
-            w_i[private] = own.get(client.i, w[private])
-            for draw in client.steps:
-                w_i = w_i - eta * problem.grad(w_i, draw.support)
+            start = np.where(own, models.get(client.i, w), w)
+            w_i, new = update(start, client, kept.get(client.i))
             if client.present:
-                own[client.i] = w_i[private]
-                w_i[private] = w[private]  # not sent
-                arrived.append((w_i, client.weight))
+                models[client.i], kept[client.i] = w_i, new
+                arrived.append((np.where(own, w, w_i), client.weight))
         w = average(w, arrived)
         path.append(w)
-    return path, own
+    return path, models, kept
 
 
-def fedrep(
-    problem: Problem,
-    w: np.ndarray,
-    rounds: list[list[Client]],
-    *,
-    eta: float,
-    head: np.ndarray,
-    passes: int,
-) -> tuple[list[np.ndarray], Kept]:
-    """The server's model after every round, and the heads that clients keep."""
-    own, path = {}, []
-    for clients in rounds:
-        arrived = []
-        for client in clients:
-            h, b = own.get(client.i, w[head]), w[~head]
-            whole = lambda b, h: _joined(b, h, head)
-            for _ in range(passes):
-                for draw in client.steps:
-                    h = h - eta * problem.grad(whole(b, h), draw.support)[head]
-            for draw in client.steps:
-                b = b - eta * problem.grad(whole(b, h), draw.support)[~head]
-            if client.present:
-                own[client.i] = h
-                arrived.append((b, client.weight))
-        w = _joined(average(w[~head], arrived), w[head], head)
-        path.append(w)
-    return path, own
+def perfedavg(A: Adaptation, eta: float) -> Update:
+    """A client's round of Per-FedAvg."""
+
+    def update(w: np.ndarray, client: Client, kept: None) -> tuple[np.ndarray, None]:
+        for _, s1, s2, s3 in client.steps:
+            w = w - eta * A.delta(w, A.apply(w, s1), s2, s3)
+        return w, None
+
+    return update
 
 
-def fedbabu(
-    problem: Problem, w: np.ndarray, rounds: list[list[Client]], *, eta: float, head: np.ndarray
-) -> list[np.ndarray]:
-    """The server's model after every round; its head is that of the first one."""
-    path = []
-    for clients in rounds:
-        arrived = []
-        for client in clients:
-            b = w[~head]
-            for draw in client.steps:
-                b = b - eta * problem.grad(_joined(b, w[head], head), draw.support)[~head]
-            if client.present:
-                arrived.append((b, client.weight))
-        w = _joined(average(w[~head], arrived), w[head], head)
-        path.append(w)
-    return path
+def localmoml(A: Adaptation, eta: float, beta: float) -> Update:
+    """A client's round of LocalMOML; the memory is restarted where the round has samples for it."""
 
+    def update(w: np.ndarray, client: Client, u: Any) -> tuple[np.ndarray, Any]:
+        u = u if client.restart is None else A.apply(w, client.restart)
+        for _, s1, s2, s3 in client.steps:
+            v = A.apply(w, s1)
+            u = v if u is None else (1 - beta) * u + beta * v
+            w = w - eta * A.delta(w, u, s2, s3)
+        return w, u if client.restart is None else None
 
-def _joined(body: np.ndarray, h: np.ndarray, head: np.ndarray) -> np.ndarray:
-    w = np.empty(len(head))
-    w[~head], w[head] = body, h
-    return w
+    return update

@@ -24,7 +24,7 @@ from moml.runtime.account import collectives, message, nbytes
 from moml.runtime.mesh import gathered, mesh, spread, task_data
 from moml.tasks import from_arrays, from_rows, sine
 from moml.tasks.sampler import as_drawn
-from moml.types import Algorithm, Batch, Hyper, SampleSpec, Tasks
+from moml.types import Algorithm, Batch, SampleSpec, Tasks
 from tests.algorithms.common import HYPER, World, class_world, data, features, loss, sigmoid_world
 
 N, STEPS = 25, 50  # blocks of four on eight devices: one has a single task, one none
@@ -112,7 +112,7 @@ MORE = {
     "fedbabu": Case("fedbabu", _in_rows, 5),
     "apfl, lossy": Case("apfl", _in_rows, 5, LOSSY),
     "fedala": Case("fedala", _in_rows, 5),
-    "feddbe, lossy": Case("feddbe", _classes, 5, {"features": features, "kappa": 0.7, **LOSSY}),
+    "feddbe, lossy": Case("feddbe", _classes, 5, {"features": features, **LOSSY}),
     "fedprox": Case("fedprox", _waves, 6),
     "scaffold, lossy": Case("scaffold", _in_rows, 9, LOSSY),
     "feddyn": Case("feddyn", _in_rows, 5, {"prox": 0.8}),
@@ -168,8 +168,8 @@ def compiled(case: Case, world: World | None = None) -> Runs:
     if case.name not in ("scgd", "nasa"):  # which visit all tasks
         given["tasks_per_step"] = case.tasks_per_step
     chosen = method(case.name, loss, **given, **case.options)
-    algorithm, numbers = chosen.algorithm, Hyper(**chosen.hyper._asdict() | HYPER._asdict())
-    there, hyper = mesh(case.devices), jax.tree.map(jnp.asarray, numbers)
+    algorithm = chosen.algorithm
+    there, hyper = mesh(case.devices), jax.tree.map(jnp.asarray, HYPER)
     schedule = decay_at(30, 0.3)
     begun = jax.jit(algorithm.init)
     one = simulate.program(algorithm, schedule)

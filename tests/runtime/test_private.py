@@ -20,7 +20,7 @@ from tests.algorithms.common import (
     flat,
     sigmoid_world,
 )
-from tests.reference.own_leaves import localmoml, perfedavg, private
+from tests.reference.private import localmoml, perfedavg, private
 from tests.runtime.test_rounds import EVERYTHING, PLAIN, compose, simulated, visits_of
 
 LOCAL = localmoml(PLAIN, HYPER.eta, HYPER.beta)

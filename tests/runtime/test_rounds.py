@@ -41,11 +41,11 @@ from tests.reference.fedavg import fedavg
 from tests.reference.feddbe import feddbe
 from tests.reference.feddyn import feddyn
 from tests.reference.fedopt import adaptive, fedavgm
+from tests.reference.fedper import fedbabu, fedper, fedrep
 from tests.reference.fedprox import fedprox
 from tests.reference.localmoml import localmoml
 from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
-from tests.reference.private import fedbabu, fedper, fedrep
 from tests.reference.problem import SIGMOID
 from tests.reference.scaffold import scaffold
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from moml.methods import METHODS
 from tests.runtime.many_devices import CASES, MORE
 
 ROOT = Path(__file__).parents[2]

@@ -54,8 +54,7 @@ class Run(Plugins):
     rounds: int | None = None
     """Rounds in all; by default as the settings in pyproject.toml say."""
     method: str | None = None
-    """A federated method: localmoml, per-fedavg, pfedme, fedavg, ditto or a registered one; by
-    default as config.toml says."""
+    """A method with rounds, such as localmoml or fedavg; by default as config.toml says."""
     resume: bool = False
     """Go on with the last run, after the last round that it finished."""
     json: Path | None = None

@@ -16,8 +16,8 @@ from moml.types import Record
 
 DRAWN, LISTED = 300, 40  # points of a learning curve; rows of its table
 LOSS = (
-    "Mean loss of a step's tasks after they adapt, a point for each line of metrics. fedavg and "
-    "ditto do not adapt during training; theirs is the loss before each local step."
+    "Mean loss of a step's tasks after they adapt, a point for each line of metrics. fedavg, ditto "
+    "and the like do not adapt during training; theirs is the loss before each local step."
 )
 BEYOND = 20  # means above this many times the usual score are outside the chart
 CLOSE = 0.07  # least distance of two ticks, as a share of the axis

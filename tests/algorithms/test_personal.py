@@ -197,6 +197,28 @@ def test_only_shared_leaves_travel(name, numbers):
     assert paid.down == paid.up == B * numbers * 8
 
 
+@pytest.mark.parametrize(
+    "name, options, gradients, samples",
+    [
+        ("fedper", {}, 3, 3 * K),
+        ("fedrep", {"head_passes": 4}, 3 * 5, 3 * K),
+        ("fedbabu", {}, 3, 3 * K),
+        ("apfl", {}, 3 * 2, 3 * K),
+        ("fedala", {"mix_steps": 4}, 3 + 4, (3 + 4) * K),
+        ("feddbe", {"features": features}, 3, 3 * K),
+    ],
+)
+def test_what_a_client_computes(name, options, gradients, samples):
+    paid = cost(compose(name, **options), head_world().params)
+    assert paid.gradients.tolist() == [gradients] * B
+    assert paid.samples.tolist() == [samples] * B
+
+
+def test_feddbe_sends_a_vector_besides():
+    paid = cost(compose("feddbe", features=features), head_world().params)
+    assert paid.down == paid.up == B * (9 + 2 + 1) * 8
+
+
 @pytest.mark.parametrize("name, keyword", [("fedper", "private"), ("fedbabu", "frozen")])
 def test_names_that_no_leaf_has_are_refused(name, keyword):
     m = compose(name, **{keyword: "tail"})
