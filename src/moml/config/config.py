@@ -69,7 +69,8 @@ class Config:
     log_every: int = 1000
     """Iterations in one line of metrics, and in one compiled stretch; from 1."""
     score_every: int = 10_000
-    """Iterations between scores on unseen tasks; a multiple of log_every, or 0: only at the end."""
+    """Iterations between scores on unseen tasks; a multiple of log_every, or 0: only at the end. Of
+    clients a score is that of the models they keep, or else of the model adapted to their shots."""
     save_seconds: float = 300.0
     """Least time between two checkpoints; from 0 (one after every line of metrics)."""
     keep: int = 2
