@@ -102,9 +102,9 @@ def test_ditto_and_fedavg_have_the_same_global_model_and_print_other_figures(
     jax.tree.map(np.testing.assert_array_equal, *(m.params for m in models))
     assert last(folder) != last(tmp_path / "run")
     _, out, _ = command(monkeypatch, capsys, "resume", folder)
-    assert "test accuracy, kept" in out and f"{last(folder):.3f}" in out
+    assert "ditto, test_accuracy, kept models" in out and f"{last(folder):.3f}" in out
     _, out, _ = command(monkeypatch, capsys, "resume", tmp_path / "run")
-    assert "test accuracy, adapted" in out and f"{last(tmp_path / 'run'):.3f}" in out
+    assert "fedavg, test_accuracy, adapted models" in out and f"{last(tmp_path / 'run'):.3f}" in out
     _, out, _ = command(monkeypatch, capsys, "score", tmp_path / "run")
     assert "fine-tuned, 1 epoch" in out and "kept" not in out.replace("kept_", "")
 

@@ -72,6 +72,8 @@ PRIVATE = [(name, {"private": "head"}) for name in ROUNDS if "private" in keywor
 def test_all_that_a_client_keeps_is_forgotten(name, given):
     net = moml.mlp(3, 4, 2)
     loss = moml.cross_entropy(net.predict)
+    if "features" in keywords(METHODS[name]):
+        given = given | {"features": net.features}
     chosen = moml.methods.method(name, loss, n=7, **given)
     params = net.init(jax.random.key(0))
     start = chosen.algorithm.init(params, hyper_of(chosen, params, {}))

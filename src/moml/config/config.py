@@ -64,7 +64,8 @@ class Config:
     """Iterations in one line of metrics, and in one compiled stretch; from 1. Where rounds are
     given, at most a tenth of the run: ten lines, or one for each round."""
     score_every: int = 10_000
-    """Iterations between scores on unseen tasks; a multiple of log_every, or 0: only at the end.
+    """Iterations between scores on unseen tasks; a multiple of log_every, or 0: only at the end. Of
+    clients a score is that of the models they keep, or else of the model adapted to their shots.
     Where rounds are given, at most a fifth of the run."""
     save_seconds: float = 300.0
     """Least time between two checkpoints; from 0 (one after every line of metrics)."""

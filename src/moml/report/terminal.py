@@ -43,11 +43,12 @@ def mean_std(mean: float | int | None, std: float | int | None, form: str = ".3f
 def print_rows(rows: Sequence[Record], title: str) -> None:
     """Print the setting, method, mean, standard deviation, lost seeds and cost of each row.
 
-    Which of a client's models was scored stands over the score.
+    Which of a client's models was scored is in the title.
     """
     axes = [name for name in rows[0]["setting"] if name != "model"]
     model = rows[0]["setting"].get("model")
-    score = rows[0]["metric"].replace("_", " ") + (f", {model}" if model else "")
+    title = title if model is None else f"{title}, {model} models"
+    score = rows[0]["metric"].replace("_", " ")
     columns = ("method", *axes, score, "seeds", "lost", "samples", "seconds")
     spread = lambda row: mean_std(row["mean"], row["std"])
     lines = [

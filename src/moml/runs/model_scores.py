@@ -22,7 +22,7 @@ from moml.models import mlp
 from moml.runs import stored_scores
 from moml.runs.job import SCORED, Plan, each_of, plan_of
 from moml.runs.runs import load, stores_of
-from moml.runs.score import asked, client_rows, has_clients
+from moml.runs.score import asked, client_rows, scored_by_client
 from moml.tasks.sine import unseen_waves
 from moml.training.evaluate import levels, unadapted
 from moml.training.fit import Learner
@@ -105,7 +105,7 @@ def look(folder: Path, config: Config, done: Callable[[], None]) -> Looked:
         for shots in _shots(config):
             found.levels.extend(_levels(config, plan, learner, shots))
             done()
-        if has_clients(config, plan):
+        if scored_by_client(config, plan) is not None:
             stores = stores_of(folder, plan, learner)
             found = found._replace(clients=client_rows(config, plan, learner, stores))
         found = found._replace(fits=_fits(config, plan, learner, found.levels))

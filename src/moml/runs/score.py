@@ -21,6 +21,7 @@ from moml.runs.client_scores import (
 from moml.runs.job import Plan, client_scores_of, plan_of
 from moml.runs.record import record_of
 from moml.runs.runs import load, row_of, stores_of
+from moml.training.clients import ClientScores
 from moml.training.fit import Learner
 from moml.types import Record
 
@@ -63,13 +64,13 @@ def score(
         asked(config, each, steps, tasks, alone) for each in shots or [config.shots]
     ]  # all are validated before the first is scored
     plan = plan_of(ways[0])
-    clients = has_clients(config, plan)
-    if not clients and (local is not None or tuning != FineTuning()):
+    by = scored_by_client(config, plan)
+    if by is None and (local is not None or tuning != FineTuning()):
         raise ConfigError(OF_CLIENTS)
     others = None if local is None else _alone(config, local)
     learner = load(folder, best=best)
     rows = []
-    if not clients or client_scores_of(plan.built).tested is not plan.built.unseen:  # type: ignore[union-attr]
+    if by is None or by.tested is not plan.built.unseen:
         for i, other in enumerate(ways):
             began = time.monotonic()
             plan = plan_of(other) if i else plan
@@ -78,7 +79,7 @@ def score(
             setting = {"tasks": count} | ({"alone": True} if alone else {})
             row = row_of(other, plan, [mean], setting, time.monotonic() - began)
             rows.append(row | {"samples": learner.samples})
-    if clients:
+    if by is not None:
         stores = stores_of(folder, plan, learner, best=best)
         numbers = [way.shots for way in ways]
         found = client_rows(ways[0], plan, learner, stores, numbers, tuning, others)
@@ -88,10 +89,10 @@ def score(
     return config, rows
 
 
-def has_clients(config: Config, plan: Plan) -> bool:
-    """Whether a run is scored client by client."""
+def scored_by_client(config: Config, plan: Plan) -> ClientScores | None:
+    """How a run is scored client by client; None where it is not."""
     federated = plan.method.algorithm.rounds is not None or config.problem.by_client
-    return federated and client_scores_of(plan.built) is not None
+    return client_scores_of(plan.built) if federated else None
 
 
 def client_rows(

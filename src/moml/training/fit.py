@@ -83,9 +83,19 @@ class Learner:
         return mine
 
     def personal(self, client: int) -> Params:
-        """The model that a client keeps, by its number; of methods whose clients keep one.
+        """The model that a client keeps, of methods whose clients keep one.
 
-        Ditto's u, or the server's leaves with those that stay at the client (`private`).
+        Ditto's u_i; or the server's leaves with the client's own ones, `private`.
+
+        Parameters
+        ----------
+        client
+            Its number, from 0.
+
+        Returns
+        -------
+        Parameters, as the loss takes them. Raises a ConfigError that says what to do where the
+        method's clients keep none, or this one was in no round.
         """
         return personal(self.method, self.meta, getattr(self.state, "memory", ()), client)
 
@@ -99,10 +109,23 @@ class Learner:
         leaves: Leaves = all_leaves,
         seed: int = 0,
     ) -> Params:
-        """The meta-model after plain SGD on samples of a task: w <- w - rate grad L(w).
+        """The meta-model after plain SGD on samples of a task: w <- w - rate grad L_S(w).
 
-        `epochs` passes in batches of `batch_size`. By default as in training: local_epochs or 1,
-        k, and eta. `leaves` are those that are trained, such as `moml.parts.named("head")`.
+        Parameters
+        ----------
+        samples
+            Of one task, as the loss takes them: arrays [samples, ...].
+        epochs, batch_size, rate
+            Passes over the samples, samples of a batch S and step size; by default those of
+            training: local_epochs or 1, k, eta.
+        leaves
+            Those that are trained, such as `moml.parts.named("head")`; by default all.
+        seed
+            Of the order of the samples.
+
+        Returns
+        -------
+        Parameters, as the loss takes them.
         """
         check_held("samples", samples)
         used = tuning_of(self.method, self.hyper, epochs, batch_size, rate)
