@@ -12,7 +12,7 @@ demo: .venv/.demo
 
 test: .venv/.test
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
-	$(BIN)/python -m pytest -q -p no:jaxtyping -o addopts= -W default --doctest-modules src/moml
+	$(BIN)/python -m pytest -q -n 2 -p no:jaxtyping -o addopts= -W default --doctest-modules src/moml
 
 test-slow: .venv/.test
 	$(BIN)/python -m pytest -q -m slow

@@ -27,7 +27,7 @@ METHODS = {
     "localmoml": ["--carried", "True", "--dropout", "0.3", "--straggle", "0.3"],
     "moml": [],  # with Adam
 }
-STEPS = 96_000  # long enough that a process is not done before it is stopped, also under load
+STEPS = 48_000  # long enough that a process is not done before it is stopped, also under load
 STATE = {  # what must be there to be compared, besides .meta
     "moml-v1": {".memory.u", ".memory.visits"},
     "moml-v2": {".memory.m", ".memory.now", ".memory.offset", ".memory.touched"},
