@@ -123,7 +123,7 @@ def classifier(
     right = accuracy(net.predict)
     score = lambda mine, support, query: right(mine, query)
     built = Built(
-        cross_entropy(net.predict), net.init, net.features, tasks, unseen, "test_accuracy", score,
+        cross_entropy(trained(net)), net.init, net.features, tasks, unseen, "test_accuracy", score,
         queries, higher=True,
     )  # fmt: skip
     return _with_own(built, own, more)
@@ -150,10 +150,16 @@ def regressor(
     -------
     What `Problem.build` returns.
     """
-    loss = mse(net.predict)
-    score = lambda mine, support, query: loss(mine, query)
+    error = mse(net.predict)
+    score = lambda mine, support, query: error(mine, query)
+    loss = mse(trained(net))
     built = Built(loss, net.init, net.features, tasks, unseen, "test_error", score, queries)
     return _with_own(built, own, more)
+
+
+def trained(net: Model) -> Any:
+    """What the loss of a network is made of: its `training` where it has dropout or statistics."""
+    return net.predict if net.training is None else net.training
 
 
 def _with_own(built: Built, own: Tasks | None, more: dict[str, Any]) -> Built:
