@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from moml.cli import main
 
+HANGS = " (it hangs)"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree")
 LONGEST = 900.0  # seconds: a command that takes longer hangs, also on a busy machine
@@ -39,6 +40,11 @@ class End(NamedTuple):
     touches: int  # of files, if it lived to count them
     seconds: float
 
+    @property
+    def killed(self) -> bool:
+        """Whether it was killed, as was its fate."""
+        return self.code in (-signal.SIGKILL, -signal.SIGALRM) and HANGS not in self.error
+
 
 class Running(NamedTuple):
     """A command that is under way."""
@@ -46,7 +52,6 @@ class Running(NamedTuple):
     pid: int
     told: Path
     began: float
-    fate: Fate
 
 
 def begin(root: Path, fate: Fate, *words: object) -> Running:
@@ -54,7 +59,7 @@ def begin(root: Path, fate: Fate, *words: object) -> Running:
     told = root / f".told-{time.monotonic_ns()}"
     sys.stdout.flush()
     if pid := os.fork():
-        return Running(pid, told, time.monotonic(), fate)
+        return Running(pid, told, time.monotonic())
     code = 1
     try:
         error = os.open(told, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -78,24 +83,20 @@ def begin(root: Path, fate: Fate, *words: object) -> Running:
 
 
 def end(running: Running) -> End:
-    """Wait for a command, and kill it if that is its fate, or if it hangs."""
-    fate = running.fate
-    deadline = running.began + (fate.at if fate.kind == "time" else LONGEST)
-    while not (done := os.waitpid(running.pid, os.WNOHANG))[0]:
-        if time.monotonic() > deadline:
-            os.kill(running.pid, signal.SIGKILL)
-            done = os.waitpid(running.pid, 0)
-            break
-        time.sleep(0.002)
+    """Wait for a command; it is killed if it hangs."""
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(running.pid, signal.SIGKILL))
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    try:
+        code = os.waitstatus_to_exitcode(os.waitpid(running.pid, 0)[1])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.monotonic() - running.began
-    code = os.waitstatus_to_exitcode(done[1])
     text = running.told.read_text(errors="replace") if running.told.exists() else ""
     running.told.unlink(missing_ok=True)
     error, _, last = text.rpartition("\n")
     if not last.isdecimal():  # killed before it could count
         error, last = text, "0"
-    hung = code == -signal.SIGKILL and seconds > LONGEST
-    return End(code, error + " (it hangs)" * hung, int(last), seconds)
+    return End(code, error + HANGS * (seconds > LONGEST), int(last), seconds)
 
 
 NOTHING = Fate()
@@ -148,6 +149,9 @@ def _meet(root: Path, fate: Fate) -> Callable[[], int]:
 
     sys.addaudithook(hook)
     os.fsync = fsync
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    if fate.kind == "time":  # the kernel ends the process, as SIGKILL does
+        signal.setitimer(signal.ITIMER_REAL, max(fate.at, 1e-4))
     if fate.kind == "limit":  # the kernel's own word: a file cannot grow past it
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(fate.at), resource.RLIM_INFINITY))
     if fate.clock is not None:

@@ -6,7 +6,6 @@ Each trial ends with the files of a command that nothing happened to, or it is a
 import pickle
 import random
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -127,14 +126,12 @@ class Trials:
             clock = rng.randrange(10**6) if rng.random() < 0.25 else None
             if clock is not None:
                 self.counts["clocks that jumped"] += 1
-            fate, saved = (
-                Fate(kind, rng.uniform(0, 1.05 * most), clock),
-                progress(place / command.out),
-            )
+            fate = Fate(kind, rng.uniform(0, 1.05 * most), clock)
+            saved = progress(place / command.out)
             if not (words := self._next(command, place)):
                 break
             done = moml(self.root, *words, fate=fate)
-            if done.code == -signal.SIGKILL:
+            if done.killed:
                 self.counts["kills"] += 1
                 self.counts["kills at a write"] += kind != "time"
             elif done.code and command.done not in done.error:
@@ -184,10 +181,11 @@ class Trials:
         words = rng.choice([command.words, *command.beside])
         second = moml(self.root, *_filled(words, place))
         done = end(first)
-        self.counts["kills"] += done.code == -signal.SIGKILL
+        self.counts["kills"] += done.killed
         for each, name in ((done, "the first"), (second, f"the second, {words[0]},")):
-            killed = each is done and fate.kind and each.code == -signal.SIGKILL
-            if not killed and (each.code not in (0, 2) or "Traceback" in each.error):
+            if not (each.killed and fate.kind) and (
+                each.code not in (0, 2) or "Traceback" in each.error
+            ):
                 return f"{fate}: {name} ended with {each.code}: {each.error}"
         return self._finish(command, place, expected)
 
