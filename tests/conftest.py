@@ -9,6 +9,7 @@ import gc
 import os
 import tempfile
 from importlib.metadata import version
+from pathlib import Path
 
 os.environ["XLA_FLAGS"] = " ".join(
     [
@@ -50,6 +51,17 @@ def compilation():
     assert compile_cache.start() == ""
     compiling.AFTER = 600.0
     gc.freeze()  # what is imported stays: collections need not go through it
+
+
+MAPS = Path("/proc/self/maps")  # Linux allows a process 65,530 of them; a program has three
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    """Drop the compiled programs of this process where there are many: they are in the folder."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 15_000:
+        jax.clear_caches()
 
 
 @pytest.fixture
