@@ -149,8 +149,8 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
 
 def test_a_convolutional_network_by_epochs(monkeypatch, capsys, tmp_path):
     words = ["--problem.model", "cnn", "--method", "fedavg", "--rounds", 2, "--local-epochs", 1,
-             "--batch-size", 8, "--problem.n", 2, "--problem.a", 4, "--problem.unseen", 0,
-             "--tasks-per-step", 2, "--shots", 1]  # fmt: skip
+             "--batch-size", 8, "--problem.n", 2, "--problem.a", 4, "--problem.test-a", 4,
+             "--problem.unseen", 0, "--tasks-per-step", 2, "--shots", 1]  # fmt: skip
     out = tmp_path / "run"
     code, _, wrong = command(monkeypatch, capsys, "train", "mnist-clients", *words, "--out", out)
     assert code == 0, wrong
