@@ -102,7 +102,7 @@ def cost(
     if turnout is None and need.epochs is not None and each is None:
         raise ConfigError("local epochs need a turnout, or the samples of each client")
     whole = np.ones(need.tasks, int)
-    alike = need.visits if need.epochs is None else sets_in(need, each or 0)
+    alike = need.visits if need.epochs is None else int(sets_in(need, each or 0))
     steps = alike * whole if turnout is None else np.asarray(turnout.steps, int)
     present = whole if turnout is None else np.asarray(turnout.present, int)
     return Cost(
