@@ -7,11 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.parts.adapt import no_leaves
+from moml.algorithms.federated.fedavg import fedavg_update
+from moml.algorithms.federated.rounds import rounds
+from moml.algorithms.parts.adapt import all_leaves, named, no_leaves
 from moml.algorithms.parts.heads import LinearHead
 from moml.errors import ConfigError
 from moml.methods import method
 from moml.runtime.account import cost
+from moml.types import SampleSpec
 from tests.algorithms.common import (
     HEAD,
     HYPER,
@@ -233,3 +236,9 @@ def test_names_that_no_leaf_has_are_refused(name, keyword):
 def test_what_is_no_regular_expression_is_refused():
     with pytest.raises(ConfigError, match=r"private must be a regular expression .* got '\('"):
         compose("fedper", private="(")
+
+
+def test_leaves_are_private_or_frozen():
+    need, some = SampleSpec(B, support=K, visits=1), {"private": named("head")}
+    with pytest.raises(ConfigError, match="frozen must be left out where private is given"):
+        rounds(lambda params, hyper: params, fedavg_update(loss), need, frozen=all_leaves, **some)
