@@ -7,11 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.algorithms.parts.adapt import no_leaves
+from moml.algorithms.federated.fedavg import fedavg_update
+from moml.algorithms.federated.feddbe import GlobalMean, with_first_mean
+from moml.algorithms.federated.rounds import rounds
+from moml.algorithms.federated.server import TAKE_MEAN
+from moml.algorithms.parts.adapt import all_leaves, named, no_leaves
 from moml.algorithms.parts.heads import LinearHead
 from moml.errors import ConfigError
 from moml.methods import method
 from moml.runtime.account import cost
+from moml.types import Answers, SampleSpec
 from tests.algorithms.common import (
     HEAD,
     HYPER,
@@ -160,6 +165,17 @@ def test_feddbe_keeps_the_mean_of_the_first_round():
     assert float(state.server[1].known) == 1
 
 
+def test_a_later_round_does_not_move_the_first_mean():
+    """Not by what clients answer, which is that mean but for noise and rounding."""
+    rule, meta = with_first_mean(TAKE_MEAN), head_world().params
+    answer = lambda z: Answers(meta, GlobalMean(jnp.asarray(z), jnp.ones(())), jnp.arange(3), None)
+    state = rule.init(meta)
+    assert float(rule.extra(state).known) == 0
+    for z in ([1.0, 2.0], [3.0, 4.0]):
+        meta, state = rule.step(state, meta, answer(z), HYPER)
+        assert rule.extra(state).z.tolist() == [1.0, 2.0] and float(rule.extra(state).known) == 1
+
+
 @pytest.mark.parametrize(
     "params, got",
     [
@@ -233,3 +249,9 @@ def test_names_that_no_leaf_has_are_refused(name, keyword):
 def test_what_is_no_regular_expression_is_refused():
     with pytest.raises(ConfigError, match=r"private must be a regular expression .* got '\('"):
         compose("fedper", private="(")
+
+
+def test_leaves_are_private_or_frozen():
+    need, some = SampleSpec(B, support=K, visits=1), {"private": named("head")}
+    with pytest.raises(ConfigError, match="frozen must be left out where private is given"):
+        rounds(lambda params, hyper: params, fedavg_update(loss), need, frozen=all_leaves, **some)

@@ -146,6 +146,8 @@ def rounds(
     Algorithm
         Its state is a `RoundState`.
     """
+    if private is not no_leaves and frozen is not no_leaves:
+        raise ConfigError("frozen must be left out where private is given")
     keeps, begin = begin is not None, begin or (lambda meta: ())
     shared, own_model, first_row = lambda meta: meta, kept, begin
     if private is not no_leaves:
