@@ -65,7 +65,7 @@ def test_a_sine_run_with_all_that_is_computed_of_it(sine, looked, tmp_path, monk
 
 def test_what_is_computed_is_what_the_library_says(sine, looked):
     run, learner = read_run(sine, "it"), moml.load(sine)
-    assert looked.wrong is None and looked.alone is None and not looked.groups
+    assert looked.wrong is None and looked.alone is None and not looked.clients
     assert [level.shots for level in looked.levels] == [0, 1, 2]
     np.testing.assert_allclose(looked.levels[-1].each.mean(), run.score)
     samples = samples_of(moml.sine(), jax.random.key(SCORED), 100)

@@ -17,11 +17,12 @@ from moml.config.problems import Synthetic, Table
 from moml.errors import ConfigError
 from moml.methods import METHODS
 from moml.parts import factory
-from moml.runs.client_scores import FineTuning, Group, Scored, figures_of
+from moml.report.clients import clients_in, group_lines
+from moml.runs.client_scores import FineTuning, Group, Scored, figures_of, rows_of
 from moml.runs.job import SCORED, plan_of
 from moml.runs.runs import resume, train
 from moml.runs.score import score
-from moml.runs.stored_scores import stored
+from moml.runs.stored_scores import store, stored
 from moml.runs.sweeps import sweep_run
 from moml.runtime.mesh import mesh
 from moml.storage.metrics import read
@@ -299,6 +300,22 @@ def test_a_table_of_numbers_counts_errors(tmp_path):
     each = lambda i: [figure(rows, "test_error", client=i, model=m) for m in ("kept", "global")]
     worse = sum(kept > common for kept, common in map(each, range(4)))
     assert figure(rows, "worse_than_global", model="kept") == worse < 3
+
+
+def test_a_model_that_diverges_is_lost_and_listed_first(tmp_path):
+    after = np.array([3.0, np.inf, 1.0])
+    scored = [Scored("global", np.full(3, 2.0)), Scored("fine-tuned", after, {"epochs": 1})]
+    group = Group("took-part", np.arange(3), np.array([5, 6, 7]), scored)
+    like = {"setting": {"k": 1}, "seeds": 1, "lost": 0}
+    rows = rows_of(like, [group], "test_error", higher=False)
+    lost = [row for row in rows if row["mean"] is None]
+    assert {row["lost"] for row in lost} == {1} and len(lost) == 5
+    assert [one.number for one in clients_in(rows)] == [1, 0, 2]
+    columns, lines = group_lines(rows)
+    assert dict(zip(columns, lines[1], strict=True))["worse than global"] == "2"
+    assert dict(zip(columns, lines[1], strict=True))["mean"] == "-"
+    store(tmp_path, 7, rows)
+    assert stored(tmp_path).rows == json.loads(json.dumps(rows))
 
 
 def test_only_clients_are_fine_tuned(tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """Result rows of clients as lines of tables, on a terminal and on a page: one line per model."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,13 +28,18 @@ class Client(NamedTuple):
     group: str
     number: int
     images: int
-    scores: dict[str, float]
+    scores: dict[str, float | None]  # None: the model is not finite
 
     @property
     def own(self) -> str:
         """The name of the client's own model, else that of the first after some samples."""
         names = [name for name in self.scores if name not in ("global", "local")]
         return names[0] if names else "global"
+
+    def rank(self, metric: str, model: str | None = None) -> float:
+        """The score of a model, by default its own one, as a number of which more is better."""
+        value = self.scores[model or self.own]
+        return -math.inf if value is None else value if "accuracy" in metric else -value
 
 
 def model_name(setting: Record) -> str:
@@ -91,8 +97,8 @@ def clients_in(rows: Sequence[Record]) -> list[Client]:
             key = setting["group"], setting["client"]
             one = found.setdefault(key, Client(*key, setting["images"], {}))
             one.scores[model_name(setting)] = row["mean"]
-    sign = 1 if "accuracy" in metric_in(rows) else -1
-    return sorted(found.values(), key=lambda one: sign * one.scores[one.own])
+    metric = metric_in(rows)
+    return sorted(found.values(), key=lambda one: one.rank(metric))
 
 
 def client_lines(clients: Sequence[Client], metric: str) -> tuple[list[str], list[list[str]]]:

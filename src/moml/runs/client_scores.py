@@ -195,12 +195,13 @@ def figures_of(group: Group, one: Scored, metric: str, *, higher: bool) -> dict[
     `worse_than_...` count the clients that the global model, or one trained alone, serves better.
     """
     sign = 1 if higher else -1
-    found = {
-        metric: one.each.mean(),
-        f"{metric}_weighted": np.average(one.each, weights=group.images),
-        "worst_decile": worst_tenth(one.each, higher=higher),
-        "spread": one.each.std(),
-    }
+    with np.errstate(invalid="ignore"):  # a fine-tuned model may diverge
+        found = {
+            metric: one.each.mean(),
+            f"{metric}_weighted": np.average(one.each, weights=group.images),
+            "worst_decile": worst_tenth(one.each, higher=higher),
+            "spread": one.each.std(),
+        }
     for other in group.scored:
         if other.model in ("global", "local") and one.model not in ("local", other.model):
             worse = sign * one.each < sign * other.each
@@ -212,8 +213,9 @@ def rows_of(row: Record, groups: Sequence[Group], metric: str, *, higher: bool) 
     """Result rows like `row`: the figures of each model over each group, then of every client."""
 
     def like(name: str, value: float, **setting: object) -> Record:
-        setting = row["setting"] | setting
-        return row | {"metric": name, "mean": value, "values": [value], "setting": setting}
+        mean = value if np.isfinite(value) else None
+        found = {"mean": mean, "values": [mean], "lost": int(mean is None)}
+        return row | found | {"metric": name, "setting": row["setting"] | setting}
 
     every = [(group, one) for group in groups for one in group.scored]
     of_all = [

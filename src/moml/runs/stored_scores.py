@@ -55,7 +55,8 @@ def _check(row: Record) -> None:
     setting = row["setting"]
     MODELS.index(setting["model"]), GROUPS.index(setting["group"])
     counts = ("client", "images") if "client" in setting else ("clients",)
-    numbers = [row["mean"], *(setting[name] for name in counts)]
+    numbers = [setting[name] for name in counts]
+    numbers += [] if row["mean"] is None else [row["mean"]]
     numbers += [setting[name] for name in ("epochs", "shots") if name in setting]
     if not isinstance(row["metric"], str) or not all(map(_finite, numbers)):
         raise ValueError(f"a row must have a metric and finite numbers; got {row!r}"[:200])

@@ -56,7 +56,7 @@ def clients(rows: Sequence[Record], step: int | None = None) -> list[Markup]:
         series.append(Series(f"{NAMES[group]}, {own}", _points(mine, own), i, line=False))
         hollow = _points(mine, "global")
         series.append(Series(f"{NAMES[group]}, global", hollow, i, line=False, hollow=True))
-    better = sum(_better(one, metric) for one in every)
+    better = sum(one.rank(metric) > one.rank(metric, "global") for one in every)
     gain = f"it serves {better:,} of {plural(len(every), 'client')} better than the global model"
     caption = f"Two points per client, sorted by the score of its own model; {gain}."
     label = f"{words.capitalize()} of each client by its own model and by the global one; {gain}"
@@ -66,13 +66,8 @@ def clients(rows: Sequence[Record], step: int | None = None) -> list[Markup]:
     return [*parts, picture(series, x, Axis(f"{words}{unit}"), label, caption, data)]
 
 
-def _better(one: Client, metric: str) -> bool:
-    sign = 1 if "accuracy" in metric else -1
-    return sign * one.scores[one.own] > sign * one.scores["global"]
-
-
 def _points(clients: Sequence[Client], model: str) -> list[Point]:
     """Points of the clients in their order; x is the rank in percent."""
-    count = len(clients)
-    every = [(100 * (i + 0.5) / count, one.scores[model]) for i, one in enumerate(clients)]
-    return thinned(every, POINTS)
+    at = [100 * (i + 0.5) / len(clients) for i in range(len(clients))]
+    values = [one.scores[model] for one in clients]
+    return thinned([(x, y) for x, y in zip(at, values, strict=True) if y is not None], POINTS)
