@@ -1,3 +1,3 @@
 """Fixtures that several modules share."""
 
-from tests.support.clients import data, done, root  # noqa: F401
+from tests.support.clients import data, ditto, done, root  # noqa: F401

@@ -3,7 +3,7 @@
 import pytest
 
 from moml.runs.runs import train
-from tests.support.small_mnist import LATE, count_as_whole, write
+from tests.support.small_mnist import DITTO, LATE, count_as_whole, write
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +29,13 @@ def done(root, tmp_path_factory):
         patch.setenv("MOML_DATA", str(root))
         count_as_whole(root, patch.setitem)
         return folder, *train(LATE, folder)
+
+
+@pytest.fixture(scope="session")
+def ditto(root, tmp_path_factory):
+    """A run whose clients keep models."""
+    folder = tmp_path_factory.mktemp("runs") / "ditto"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOML_DATA", str(root))
+        count_as_whole(root, patch.setitem)
+        return folder, *train(DITTO, folder)

@@ -56,6 +56,7 @@ TINY = replace(
     tasks_per_step=3, eta=0.005, test_steps=2, log_every=4, score_every=4, alpha=0.1, local_steps=2,
 )  # fmt: skip
 LATE = replace(TINY, carried=True, dropout=0.4, straggle=0.5, save_seconds=0.0, keep=9)
+DITTO = replace(TINY, method="ditto", eta=0.01, alpha=0.02, k=3, iterations=24, save_seconds=0.0)
 SIZE = 8 * (784 * 3 + 3 + 3 * 10 + 10)  # bytes of the model, in double precision
 
 
