@@ -96,7 +96,7 @@ SHARED = {
     "memory_dtype": "Memories in float32, or in bfloat16 for half the bytes.",
     "local_steps": "Local steps of a client in a round, H.",
     "local_epochs": "Passes of a client over its own samples in a round, instead of local_steps.",
-    "batch_size": "Samples of a local step, in place of k.",
+    "batch_size": "Samples of a local step; another name of k.",
     "private": "Leaves that stay at their client, as a regular expression of their names, such as "
     "head. By default none.",
     "server_rate": "Step size of the server.",

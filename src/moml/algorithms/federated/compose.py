@@ -28,7 +28,11 @@ class Participation(Group):
     at_once: Count | None = None
 
     def k(self, batch: Sampling) -> int:
-        """Samples of S1: batch_size where it is given, else k."""
+        """Samples of S1: k, which is also called batch_size here."""
+        if self.batch_size is not None and batch.k not in (Sampling.k, self.batch_size):
+            raise ConfigError(
+                f"k and batch_size are the same number; got {batch.k} and {self.batch_size}"
+            )
         return self.batch_size or batch.k
 
     def samples(self, batch: Sampling) -> SampleSpec:
