@@ -92,12 +92,18 @@ def _forget_task(folder: Path) -> Answer:
 
 def _forget_on_disk(folder: Path) -> Answer:
     """Forget, then read all memories: rows of other tasks are looked at only then."""
+    from moml.errors import CheckpointError
     from moml.runs.job import single
     from moml.runs.record import record_of
     from moml.serving.forget import forget
+    from moml.storage.checkpoint import newest_info
 
     forget(folder, ["1"])
-    with closing(single(record_of(folder)[1], folder=folder).execution.store) as store:
+    execution = single(record_of(folder)[1], folder=folder).execution
+    _, info = newest_info(folder / "checkpoints", whole=False) or ("", {})
+    with closing(execution.store) as store:
+        if problem := execution.verify(info):
+            raise CheckpointError(problem)
         store.back_to(ITERATIONS)
         return store.read(np.arange(store.n)).tobytes()
 
