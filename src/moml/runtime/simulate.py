@@ -211,9 +211,9 @@ def samples_per_step(needs: PyTree, tasks: Tasks) -> int:
     """Return how many samples a step draws, S2 = S1 once; of epochs the mean over all clients."""
     total = 0
     for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec)):
-        sets = need.visits or 1
+        sets: float = need.visits or 1
         if need.epochs is not None:
-            sets = np.mean(sets_in(need, np.asarray(tasks.index)))
+            sets = float(np.mean(np.asarray(sets_in(need, np.asarray(tasks.index)))))
         total += round(need.tasks * (set_of(need) * sets + need.restart) * (need.times or 1))
     return total
 
