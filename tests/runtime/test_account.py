@@ -70,11 +70,12 @@ def test_bytes_are_those_of_shared_leaves_and_of_what_else_is_sent(name, options
 EPOCHS = {"n": 7, "tasks_per_step": 3, "local_epochs": 2, "batch_size": 4}
 
 
-def test_epochs_cost_what_each_client_does():
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_epochs_cost_what_each_client_does(dropout):
     """Gradients and samples by the clients' own sizes, drawn again from the key."""
     sizes = (12, 3, 7, 5, 12, 9, 4)
     tasks, key = sigmoid_world(sizes=sizes).tasks, jax.random.key(3)
-    m = method("per-fedavg", loss, **EPOCHS, dropout=0.5)
+    m = method("per-fedavg", loss, **EPOCHS, dropout=dropout)
     ids = [draw(jax.random.fold_in(key, t), m.algorithm.needs, tasks).ids for t in range(10)]
     steps = np.array([[2 * max(sizes[i] // 8, 1) for i in each] for each in ids])  # S1 and S3
     who = turnouts(m, tasks, key, 10)
