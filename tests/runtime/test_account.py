@@ -75,17 +75,18 @@ def test_epochs_cost_what_each_client_does(dropout):
     """Gradients and samples by the clients' own sizes, drawn again from the key."""
     sizes = (12, 3, 7, 5, 12, 9, 4)
     tasks, key = sigmoid_world(sizes=sizes).tasks, jax.random.key(3)
-    m = method("per-fedavg", loss, **EPOCHS, dropout=dropout)
+    m = method("per-fedavg", loss, **EPOCHS | {"batch_size": 2}, dropout=dropout)
     ids = [draw(jax.random.fold_in(key, t), m.algorithm.needs, tasks).ids for t in range(10)]
-    steps = np.array([[2 * max(sizes[i] // 8, 1) for i in each] for each in ids])  # S1 and S3
+    steps = np.array([[2 * max(sizes[i] // 4, 1) for i in each] for each in ids])  # S1 and S3
+    assert {2, 4, 6} == set(steps.ravel().tolist())
     who = turnouts(m, tasks, key, 10)
     got = cost(m, META, who)
     assert got.gradients.tolist() == (2 * steps).tolist()
     assert got.products.tolist() == steps.tolist()
-    assert got.samples.tolist() == (8 * steps).tolist()
+    assert got.samples.tolist() == (4 * steps).tolist()
     assert got.up.tolist() == (64 * np.asarray(who.present).sum(axis=1)).tolist()
     run = spending(m, META, tasks, key)(2, 5)
-    assert run.gradients == 2 * steps[2:7].sum() and run.samples == 8 * steps[2:7].sum()
+    assert run.gradients == 2 * steps[2:7].sum() and run.samples == 4 * steps[2:7].sum()
     assert run.down == 5 * 3 * 64
 
 
