@@ -91,6 +91,7 @@ def wrap_loss(
         `loss(params, batch)`; `loss.metrics(params, batch)`; `loss.refresh(params, batch)`, the
         params with new state; and `loss.state(params)`, which leaves are state.
 
+    >>> import jax.numpy as jnp
     >>> def noisy(w, batch, key):
     ...     x = batch.x if key is None else batch.x + jax.random.normal(key, batch.x.shape)
     ...     value = jnp.mean((w * x - batch.y) ** 2)
