@@ -77,6 +77,6 @@ def test_all_leaves_private_is_training_alone():
 @pytest.mark.parametrize("name", ["per-fedavg", "localmoml"])
 def test_a_name_that_matches_nothing_is_refused(name):
     m = compose(name, private="haed")
-    with pytest.raises(ConfigError, match="its leaves are body, head") as refused:
+    with pytest.raises(ConfigError, match="of the leaves body, head") as refused:
         m.algorithm.init(sigmoid_world().params, HYPER)
     assert "\n" not in str(refused.value)
