@@ -40,6 +40,7 @@ def cnn(channels: int, classes: int, *, side: int = 32) -> Model:
         `init(key)` gives a `CNN` as PyTorch initialises it, U(-1, 1) / sqrt(fan_in) for weights and
         biases; `predict(params, x)` logits [K, classes].
 
+    >>> import jax.numpy as jnp
     >>> net = cnn(1, 10, side=28)
     >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 28, 28, 1))).shape
     (5, 10)
