@@ -23,6 +23,11 @@ def root():
     return Path(place)
 
 
+def present(root):
+    """The data sets there: all but Fashion-MNIST must be."""
+    return [name for name, one in SETS.items() if name != "fmnist" or one.places(root)]
+
+
 def in_order(images):
     """Labels and pixels as they are in the publisher's files."""
     back = np.argsort(images.row)
@@ -33,8 +38,11 @@ def in_order(images):
     "name, split", [(name, split) for name, one in SETS.items() for split in one.counts]
 )
 def test_counts_shapes_and_the_cache(root, name, split):
+    if name not in present(root):
+        pytest.skip("Fashion-MNIST is in a package of Debian's, where there is one")
     images = load(name, split)
-    side, channels = {"mnist": (28, 1), "omniglot": (105, 1)}.get(name, (32, 3))
+    grey = {"mnist": (28, 1), "fmnist": (28, 1), "omniglot": (105, 1)}
+    side, channels = grey.get(name, (32, 3))
     total = sum(SETS[name].counts[split])
     assert images.x.shape == (total, side, side, channels) and images.x.dtype == np.uint8
     assert images.y.shape == images.row.shape == (total,) and images.y.dtype == np.int32
@@ -126,8 +134,8 @@ def test_the_python_version_of_real_rows_is_the_same(root, tmp_path):
 
 
 def test_check_passes(root, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["moml", "data", "check", *SETS])
+    monkeypatch.setattr(sys, "argv", ["moml", "data", "check", *present(root)])
     main()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4 and all("ok:" in line for line in lines)
-    assert "background 19,280 images of 964 classes" in lines[3]
+    assert len(lines) == len(present(root)) and all("ok:" in line for line in lines)
+    assert "background 19,280 images of 964 classes" in lines[-1]

@@ -61,7 +61,9 @@ def test_a_set_that_is_not_there_says_how_to_get_it(tiny):
 
 
 def test_unknown_names(tiny):
-    with pytest.raises(ConfigError, match="'mnst'; allowed: mnist, cifar10, cifar100, omniglot"):
+    with pytest.raises(
+        ConfigError, match="'mnst'; allowed: mnist, fmnist, cifar10, cifar100, omniglot"
+    ):
         load("mnst", "train", tiny)
     with pytest.raises(ConfigError, match="no split 'background'; allowed: train, test"):
         load("mnist", "background", tiny)
@@ -193,6 +195,7 @@ def test_the_catalogue_is_sound():
     total = {name: [sum(each) for each in one.counts.values()] for name, one in SETS.items()}
     assert total == {
         "mnist": [60_000, 10_000],
+        "fmnist": [60_000, 10_000],
         "cifar10": [50_000, 10_000],
         "cifar100": [50_000, 10_000],
         "omniglot": [964 * 20, 659 * 20],

@@ -161,7 +161,7 @@ def test_a_convolutional_network_by_epochs(monkeypatch, capsys, tmp_path):
 
 METHODS = {
     "per-fedavg": {}, "localmoml": {}, "carried": {"method": "localmoml", "carried": True},
-    "pfedme": {"prox_steps": 2}, "fedavg": {"weighted": True}, "ditto": {}, "reptile": {},
+    "pfedme": {"prox_steps": 2, "prox": 5.0}, "fedavg": {"weighted": True}, "ditto": {}, "reptile": {},
     "moml": {}, "maml": {}, "protonet": {"alpha": None}, "moml-v2": {},
 }  # fmt: skip
 
@@ -240,7 +240,10 @@ def test_one_image_and_one_class_are_enough_to_train_on():
     tasks = from_rows(x, y, [[0], [1, 2], [3, 4, 5, 6, 7, 8]])
     given = {"k": 2, "tasks_per_step": 3, "local_steps": 2, "carried": True, "eta": 0.1}
     params = net.init(jax.random.key(0))
-    learner = moml.fit(
-        "localmoml", cross_entropy(net.predict), params, tasks, iterations=60, **given
-    )
+    with pytest.warns(
+        moml.errors.MomlWarning, match="draws 4 samples of a task, the smallest has 1"
+    ):
+        learner = moml.fit(
+            "localmoml", cross_entropy(net.predict), params, tasks, iterations=60, **given
+        )
     assert learner.history[-1] < learner.history[0]

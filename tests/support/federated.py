@@ -34,6 +34,7 @@ MORE = {  # other ways of some methods
     "localmoml, carried and private": {"carried": True, "private": "head"},
     "per-fedavg, private": {"private": "head"},
     "per-fedavg, hessian-free": {"curvature": "finite-difference"},
+    "fedbn": {"private": "bias"},  # the network has no norm
     "pfedme": {"prox": 5.0, "prox_steps": 2, "server_rate": 0.7},
     "fedavg, epochs": EPOCHS,
     "scaffold, epochs": EPOCHS,

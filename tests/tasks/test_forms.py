@@ -18,6 +18,7 @@ RNG = np.random.default_rng(0)
 N, M = 5, 12
 IMAGE, AGE = RNG.integers(0, 256, (N, M, 4, 4), np.uint8), RNG.normal(size=(N, M, 1))
 LABEL, WEIGHT = RNG.integers(0, 3, (N, M)), RNG.normal(size=(N, M))
+pytestmark = pytest.mark.filterwarnings("ignore:a visit draws:moml.errors.MomlWarning")
 NEEDS = [SampleSpec(3, support=2, query=2, restart=3), SampleSpec(2, support=4, visits=6)]
 same = lambda one, other: jax.tree.map(np.testing.assert_array_equal, one, other)
 

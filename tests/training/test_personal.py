@@ -14,6 +14,7 @@ from moml.training.personal import tuning_of
 
 SIZES = [12, 5, 9, 3, 12]
 RNG = np.random.default_rng(0)
+pytestmark = pytest.mark.filterwarnings("ignore:a visit draws:moml.errors.MomlWarning")
 X, Y = RNG.normal(size=(5, 12, 3)), RNG.integers(0, 2, (5, 12)).astype(np.int32)
 TASKS = moml.from_arrays(X, Y, SIZES)
 NET = moml.mlp(3, 4, 2)

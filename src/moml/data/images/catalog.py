@@ -56,7 +56,10 @@ t10k-labels-idx1-ubyte.gz 4542 f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defae
 )
 FASHION = _archives(
     "fashion-mnist/",
-    ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+    (
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+        "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+    ),
     """
 train-images-idx3-ubyte.gz 26421880 3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84
 train-labels-idx1-ubyte.gz 29515 a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845

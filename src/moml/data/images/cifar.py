@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
     def wanted(self, split: str) -> dict[str, int]:
         """The files that a split needs and their bytes at most, those with names last."""
-        most = self.rows(split) * ROW + NAMED
+        most = 2 * self.rows(split) * ROW + NAMED  # Python 3 packs bytes above 127 as two
         names = self.names if self.meta is None else (self.meta,)
         return dict.fromkeys(self.files[split], most) | dict.fromkeys(names, NAMED)
 
