@@ -161,8 +161,8 @@ def test_a_convolutional_network_by_epochs(monkeypatch, capsys, tmp_path):
 
 METHODS = {
     "per-fedavg": {}, "localmoml": {}, "carried": {"method": "localmoml", "carried": True},
-    "pfedme": {"prox_steps": 2, "prox": 5.0}, "fedavg": {"weighted": True}, "ditto": {}, "reptile": {},
-    "moml": {}, "maml": {}, "protonet": {"alpha": None}, "moml-v2": {},
+    "pfedme": {"prox_steps": 2, "prox": 5.0}, "fedavg": {"weighted": True}, "ditto": {},
+    "reptile": {}, "moml": {}, "maml": {}, "protonet": {"alpha": None}, "moml-v2": {},
 }  # fmt: skip
 
 
