@@ -17,7 +17,6 @@ from moml.flower.local.deploy import flwr
 from moml.flower.local.folder import NAME
 from tests.flower.common import federated, model, small
 from tests.flower.federation import equal_to_the_simulator, federation
-from tests.flower.test_equal import METHODS
 from tests.support.processes import cache, ended  # noqa: F401
 
 pytestmark = pytest.mark.slow
@@ -40,6 +39,17 @@ def three(tmp_path_factory, cache):  # noqa: F811
     folder = tmp_path_factory.mktemp("three") / "fed"
     with federation(folder, cache, small(), "--nodes", 3) as fed:
         yield fed
+
+
+METHODS = {
+    "localmoml": {"method": "localmoml"},
+    "carried": {"method": "localmoml", "carried": True},
+    "per-fedavg": {"method": "per-fedavg"},
+    "pfedme": {"method": "pfedme", "prox": 5.0, "prox_steps": 2, "server_rate": 0.7},
+    "fedavg": {"method": "fedavg"},
+    "ditto": {"method": "ditto"},
+    "scaffold": {"method": "scaffold"},
+}
 
 
 @pytest.mark.parametrize("name", METHODS)
