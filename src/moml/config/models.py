@@ -36,7 +36,7 @@ MODELS: Registry[Network] = Registry(
 
 
 def network(name: str, shape: tuple[int, ...], outputs: int) -> Model:
-    """The network of this name for inputs [K, *shape], whose predictions are [K, outputs].
+    """The network of this name for K inputs of this shape; its predictions are [K, outputs].
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def register_model(name: str, function: Network) -> None:
     name
         Letters, digits, `.`, `_` and `-`.
     function
-        `function(shape, outputs)`, a `moml.models.Model` for inputs [K, *shape].
+        `function(shape, outputs)`, a `moml.models.Model` for inputs of this shape, many at a time.
 
     Returns
     -------
