@@ -136,7 +136,7 @@ def check(bench: Benchmark, mine: Any, theirs: list[torch.Tensor]) -> None:
     far = np.abs(ours - theirs[6].cpu().numpy()).max()
     moved = np.abs(ours - weights(bench)[6]).max()
     print(f"check: {far:.1e} apart after a round that moved {moved:.1e}", flush=True)
-    if not far < 0.05 * moved:  # 225 steps of float32, in another order
+    if not far < 0.05 * moved:  # 2.4 % on an H200, cause not known
         raise SystemExit("ours and theirs disagree")
 
 
