@@ -72,7 +72,7 @@ def small(monkeypatch):
     net = mlp(64, 16, 10)
     monkeypatch.setattr(data, "cnn", lambda channels, classes, side: net)
     made = data.of_images(x.astype(np.uint8), y, 10, "dir")
-    monkeypatch.setattr(data, "benchmark", lambda dataset, split, folder: made)
+    monkeypatch.setattr(data, "benchmark", lambda dataset, split, folder, *, new: made)
     return made
 
 
@@ -85,7 +85,7 @@ def test_scores_are_those_of_a_loop_over_clients(small):
         found["scores"] = jax.device_get(scorer(chosen, small)(info.carry.state, info.hyper, keys))
         found["state"] = jax.device_get(info.carry.state)
 
-    grid = methods.numbers_of("ditto", chosen) | {"eta": [0.05]}
+    grid = [methods.settings_of("ditto", chosen)[0] | {"eta": 0.05}]
     cells.sweep(
         chosen, small.loss, small.net.init, small.train, seeds=1, grid=grid, iterations=2, chunk=2,
         callback=look,
@@ -150,7 +150,7 @@ def test_every_row_composes():
     for name in methods.ROWS:
         more = {"features": net.features} if name == "feddbe" else {}
         chosen = methods.composed(name, cross_entropy(net.predict), **more)
-        cell = cells.Cell("strict", "mnist", "dir", name, 1, 1)
-        grid = cells.grid_of(cell, methods.numbers_of(name, chosen))
-        assert set(grid) <= set(chosen.hyper._asdict())
-        assert np.prod([len(values) for values in grid.values()]) == 3
+        for count in methods.ETAS:
+            tried = methods.settings_of(name, chosen, count)
+            assert len({tuple(row.items()) for row in tried}) == len(tried) == count
+            assert all(set(row) <= set(chosen.hyper._asdict()) for row in tried)

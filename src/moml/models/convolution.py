@@ -49,10 +49,10 @@ def patches(x: Images, kernel: int, *, stride: int = 1, padding: int = 0) -> Map
     """
     if padding:
         x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
-    ends = [side - kernel + 1 for side in x.shape[1:3]]
-    at = [(i, j) for i in range(kernel) for j in range(kernel)]
-    shifted = [x[:, i : i + ends[0] : stride, j : j + ends[1] : stride] for i, j in at]
-    return jnp.concatenate(shifted, axis=-1)
+    high, wide = (side - kernel + 1 for side in x.shape[1:3])
+    # columns, then lines: two copies from few places take half the time of one from kernel^2
+    x = jnp.concatenate([x[:, :, j : j + wide : stride] for j in range(kernel)], axis=-1)
+    return jnp.concatenate([x[:, i : i + high : stride] for i in range(kernel)], axis=-1)
 
 
 def convolve(

@@ -64,14 +64,20 @@ def _each(function: Callable[[Meta, Hyper], PyTree]) -> Wrapped:
     return jax.jit(jax.vmap(function))
 
 
-def grid_of(
-    grid: Mapping[str, Sequence[float]] | None, seeds: int, allowed: Collection[str] | None = None
-) -> list[Record]:
-    """All combinations of the grid's values, each with every seed.
+Grid = Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]]
+
+
+def grid_of(grid: Grid | None, seeds: int, allowed: Collection[str] | None = None) -> list[Record]:
+    """All combinations of the grid's values, or the settings of a list, each with every seed.
 
     >>> [m["eta"] for m in grid_of({"eta": [0.1, 0.2]}, seeds=2)]
     [0.1, 0.1, 0.2, 0.2]
+    >>> len(grid_of([{"eta": 0.1, "beta": 0.3}, {"eta": 0.2, "beta": 0.9}], seeds=1))
+    2
     """
+    members = range(check_count("seeds", seeds))
+    if isinstance(grid, Sequence) and not isinstance(grid, str):
+        return [row | {"seed": seed} for row in _listed(grid, allowed) for seed in members]
     grid = dict(grid or {})
     for name, values in grid.items():
         listed = isinstance(values, Sequence | np.ndarray) and len(values)
@@ -79,8 +85,19 @@ def grid_of(
             names = "" if allowed is None else f" for {', '.join(allowed)}"
             raise ConfigError(f"grid must have lists{names}; got {name} = {values}")
     columns = [[float(value) for value in values] for values in grid.values()]
-    rows = itertools.product(*columns, range(check_count("seeds", seeds)))
+    rows = itertools.product(*columns, members)
     return [dict(zip([*grid, "seed"], row, strict=True)) for row in rows]
+
+
+def _listed(grid: Sequence[Mapping[str, float]], allowed: Collection[str] | None) -> list[Record]:
+    """A list of settings, which must all have the same names."""
+    alike = all(isinstance(row, Mapping) and row.keys() == grid[0].keys() for row in grid)
+    if not grid or not alike or (allowed is not None and not set(grid[0]) <= set(allowed)):
+        names = "" if allowed is None else f" of {', '.join(allowed)}"
+        raise ConfigError(
+            f"a list as grid must have settings with the same names{names}; got {grid}"
+        )
+    return [{name: float(value) for name, value in row.items()} for row in grid]
 
 
 def sweep(
@@ -90,7 +107,7 @@ def sweep(
     tasks: Tasks,
     *,
     seeds: int = 5,
-    grid: Mapping[str, Sequence[float]] | None = None,
+    grid: Grid | None = None,
     iterations: int = 10_000,
     schedule: Schedule = constant,
     chunk: int | None = None,
@@ -112,7 +129,8 @@ def sweep(
     seeds
         Number of seeds of each combination.
     grid
-        Values of the method's traced numbers (eta, beta, ...), by name.
+        Values of the method's traced numbers (eta, beta, ...), by name; or a list of settings, each
+        with one value a name.
     iterations
         Of each member; 0 gives the untrained networks, a control.
 

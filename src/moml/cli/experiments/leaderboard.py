@@ -2,16 +2,14 @@
 
 import itertools
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moml.cli.experiments.experiment import ImageExperiment
 from moml.cli.validation import places, say
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from moml.paper.leaderboard.cells import Cell
-    from moml.paper.leaderboard.data import Benchmark
     from moml.types import Record
 
 
@@ -25,7 +23,7 @@ class Leaderboard(ImageExperiment):
     """dir (Dirichlet 0.1), pat (two classes a client, ten of CIFAR-100)."""
     protocol: list[str] = field(default_factory=lambda: ["strict"])
     """pfllib (as printed: the best round on the test images), strict (half of the test images
-    choose round and setting, of three for every method; the other half is scored)."""
+    choose round and setting; the other half is scored)."""
     methods: list[str] | None = None
     """Rows of the table; by default all."""
     rounds: int = 100
@@ -34,17 +32,36 @@ class Leaderboard(ImageExperiment):
     """Rounds between two scores."""
     seeds: int = 1
     """Trained side by side, with all settings."""
+    settings: int | None = None
+    """Trainings of each method with each seed, 1, 3 (step sizes) or 6 (step sizes and each method's
+    own constant); by default 1 under pfllib, 3 under strict."""
+    new_clients: bool = False
+    """Train without 4 of the 20 clients, and score these."""
     at_once: int | None = None
-    """Clients that run side by side, in order of their sizes; by default all, or what a CPU's cache
-    holds."""
+    """Clients that run side by side, in order of their sizes; by default what is fastest."""
+    rows: list[Path] | None = None
+    """Files of rows made earlier: print their tables and draw them, train nothing."""
 
     def run(self) -> None:
         """Train every cell that has no rows yet; rows are on disk after each of them."""
-        from moml.paper.cells import choose
         from moml.paper.leaderboard import table
+
+        folder, file = places(self.out or Path("reproduce-leaderboard"), self.json)
+        if self.rows is None:
+            rows = self.trained(file)
+        else:
+            rows = [row for other in self.rows for row in _earlier(other)]
+        table.print_leaderboard(rows)
+        for picture in table.pictures(rows, folder):
+            say(f"picture: {picture}")
+        say(f"rows:    {file}" if self.rows is None else f"rows:    {len(rows)} read")
+
+    def trained(self, file: Path) -> "list[Record]":
+        """The rows of a file, and those of all cells that it lacks."""
+        from moml.paper.cells import choose
         from moml.paper.leaderboard.cells import PROTOCOLS, Cell, run_cell
-        from moml.paper.leaderboard.data import DATASETS, SPLITS, benchmark
-        from moml.paper.leaderboard.methods import ROWS
+        from moml.paper.leaderboard.data import DATASETS, SPLITS, Benchmark, benchmark
+        from moml.paper.leaderboard.methods import ETAS, ROWS
         from moml.storage.files import write_json
 
         axes = (
@@ -53,41 +70,39 @@ class Leaderboard(ImageExperiment):
             choose("split", self.split, SPLITS),
             choose("methods", self.methods, [*ROWS]),
         )
-        folder, file = places(self.out or _folder(), self.json)
-        rows = _earlier(file)
+        if self.settings is not None:
+            choose("settings", [str(self.settings)], [str(count) for count in ETAS])
+        rows = _earlier(file) if file.exists() else []
         done = {_key(row) for row in rows}
         more = {} if self.at_once is None else {"at_once": self.at_once}
         benches: dict[tuple[str, str], Benchmark] = {}
         for protocol, dataset, split, method in itertools.product(*axes):
-            cell = Cell(protocol, dataset, split, method, self.rounds, self.seeds)
+            settings = self.settings or (1 if protocol == "pfllib" else 3)
+            cell = Cell(protocol, dataset, split, method, self.rounds, self.seeds, settings,
+                        self.new_clients)  # fmt: skip
             if tuple(cell) in done:
                 say(f"{_words(cell)}: done before")
                 continue
             at = dataset, split
-            if at not in benches:
-                benches = {at: benchmark(*at, self.data_dir)}  # one at a time in memory
+            if at not in benches:  # one at a time in memory
+                benches = {at: benchmark(*at, self.data_dir, new=self.new_clients)}
             outcome = run_cell(cell, benches[at], every=self.score_every, progress=True, **more)
+            if not outcome.rows:
+                say(f"{_words(cell)}: no model for new clients")
+                continue
             rows += outcome.rows
             write_json(rows, file)
-            best = next(row for row in outcome.rows if row["metric"] == "test_accuracy")
-            say(f"{_words(cell)}: {best['mean']:.2f} ({best['setting']['model']})")
-        table.print_leaderboard(rows)
-        say(f"picture: {table.ranks_figure(rows, folder / 'leaderboard')}")
-        say(f"rows:    {file}")
+            best = max(row["mean"] or 0.0 for row in outcome.rows if "clients" in row)
+            say(f"{_words(cell)}: {best:.2f}")
+        return rows
 
 
-def _folder() -> "Path":
-    from pathlib import Path
-
-    return Path("reproduce-leaderboard")
-
-
-def _earlier(file: "Path") -> "list[Record]":
-    """The rows of an earlier command in this folder, to which new cells are added."""
+def _earlier(file: Path) -> "list[Record]":
+    """The rows of an earlier command."""
     from moml.errors import DataError
     from moml.storage.files import read_json
 
-    rows = read_json(file) if file.exists() else []
+    rows = read_json(file)
     for row in rows:
         if row.get("table") != "leaderboard":
             raise DataError(
@@ -100,9 +115,10 @@ def _key(row: "Record") -> tuple[object, ...]:
     setting = row["setting"]
     return (
         row["protocol"], row["dataset"], setting["split"], row["method"], setting["rounds"],
-        row["seeds"],
+        row["seeds"], setting["settings"], setting["new"],
     )  # fmt: skip
 
 
 def _words(cell: "Cell") -> str:
-    return f"{cell.dataset} {cell.split} {cell.protocol} {cell.method}"
+    new = ", new clients" if cell.new else ""
+    return f"{cell.dataset} {cell.split} {cell.protocol} {cell.method}{new}"

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from moml.paper.leaderboard.data import Benchmark
-from moml.paper.leaderboard.methods import ETA, ROWS, composed, numbers_of, printed
+from moml.paper.leaderboard.methods import BATCH, ROWS, composed, printed, settings_of
 from moml.paper.leaderboard.scores import scorer
 from moml.runs.client_scores import figures
 from moml.training.compose import run_key
@@ -18,11 +18,11 @@ from moml.types import Record
 
 TUNED = 99  # folded into a seed's key: the draws of fine-tuning
 PROTOCOLS = ("pfllib", "strict")
-ETAS = (ETA, 2 * ETA, 4 * ETA)  # tried under `strict`
+LATENCY = 8  # what a step costs on a GPU before any client, in clients
 
 
 class Cell(NamedTuple):
-    """What is trained."""
+    """What is trained: `settings` trainings with each seed; `new`: scored on new clients."""
 
     protocol: str
     dataset: str
@@ -30,26 +30,31 @@ class Cell(NamedTuple):
     method: str
     rounds: int
     seeds: int
+    settings: int = 1
+    new: bool = False
 
 
 class Outcome(NamedTuple):
-    """A trained cell: its rows, and test accuracies [points, seeds] by model at the rounds `at`."""
+    """A trained cell: its rows. The first of each model has the curve of its accuracies."""
 
     rows: list[Record]
-    at: list[int]
-    curves: dict[str, np.ndarray]
 
 
-def grid_of(cell: Cell, numbers: dict[str, list[float]]) -> dict[str, list[float]]:
-    """The settings of a cell: under `strict` three trainings for every method, no more for any.
+def clients_at_once(steps: np.ndarray, members: int) -> int:
+    """How many clients run side by side, so that a round of unequal clients is short on a GPU.
 
-    Three step sizes, or for a method with a constant of its own, three of that at eta.
+    Slices of like size take as many steps as their largest client, and a step costs as much as
+    `LATENCY` clients besides its own.
+
+    >>> clients_at_once(np.array([60] * 5 + [10] * 15), members=3)
+    5
+    >>> clients_at_once(np.array([60] * 20), members=3)
+    20
     """
-    if cell.protocol == "pfllib":
-        return numbers
-    constant = ROWS[cell.method].constant
-    name, values = ("eta", ETAS) if constant is None else constant
-    return numbers | {name: list(values)}
+    ordered, n = np.sort(steps), len(steps)
+    longest = lambda size: ordered.reshape(-1, size).max(axis=1).sum()
+    sizes = [size for size in range(n, 0, -1) if n % size == 0]
+    return min(sizes, key=lambda size: longest(size) * (LATENCY + size * members))
 
 
 def run_cell(
@@ -59,10 +64,18 @@ def run_cell(
     began = time.monotonic()
     if cell.method == "feddbe":
         options = {"features": bench.net.features} | options
-    chosen = composed(cell.method, bench.loss, **options)
+    members = cell.seeds * cell.settings
+    if jax.default_backend() != "cpu":
+        steps = np.asarray(bench.train.index) // BATCH
+        options = {"at_once": clients_at_once(steps, members)} | options
+    chosen = composed(cell.method, bench.loss, n=bench.train.n or 1, **options)
     strict = cell.protocol == "strict"
-    scores_of = scorer(chosen, bench, halves=strict)
-    at, found = [], []
+    scores_of = scorer(
+        chosen, bench, epochs=ROWS[cell.method].epochs, halves=strict, all_models=strict,
+        members=members,
+    )  # fmt: skip
+    at: list[int] = []
+    found = []
 
     def callback(info: TrainingInfo) -> None:
         seeds = np.arange(cell.seeds)
@@ -73,7 +86,7 @@ def run_cell(
 
     run = sweep(
         chosen, bench.loss, bench.net.init, bench.train, seeds=cell.seeds,
-        grid=grid_of(cell, numbers_of(cell.method, chosen)), iterations=cell.rounds, chunk=every,
+        grid=settings_of(cell.method, chosen, cell.settings), iterations=cell.rounds, chunk=every,
         callback=callback, progress=progress,
     )  # fmt: skip
     sizes = np.asarray(bench.test.index)
@@ -81,17 +94,18 @@ def run_cell(
         part: {kind: np.stack([one[part][kind] for one in found]) for kind in found[0][part]}
         for part in found[0]
     }
-    rows, curves = [], {}
+    rows = []
     for kind, test in parts["test"].items():  # [points, members, clients]
-        if cell.method == "local" and kind != "kept":  # no server trains
+        if cell.method == "local" and (kind != "kept" or cell.new):  # no server trains
             continue
         chosen_by = parts["validation"][kind] if strict else test
         member, point = pick(overall(chosen_by, sizes), run.lost, cell.seeds, one_round=strict)
-        mine = test[point, member]  # [seeds, clients]
-        curves[kind] = overall(test, sizes)[:, member]
-        rows += rows_of(cell, kind, run, mine, sizes, [at[p] for p in point], int(member[0]),
-                        time.monotonic() - began)  # fmt: skip
-    return Outcome(rows, at, curves)
+        mine = rows_of(cell, kind, run, test[point, member], sizes, [at[p] for p in point],
+                       int(member[0]), time.monotonic() - began)  # fmt: skip
+        curve = overall(test, sizes)[:, member]  # [points, seeds]
+        mine[0]["curve"] = {"rounds": at, "accuracy": np.round(curve, 3).tolist()}
+        rows += mine
+    return Outcome(rows)
 
 
 def overall(accuracies: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -104,18 +118,22 @@ def pick(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The member and the point of each seed that are reported, from accuracies [points, members].
 
-    PFLlib takes every seed's best round; with `one_round` all seeds share setting and round.
+    PFLlib takes every seed's best round, here of the best setting; with `one_round` all seeds share
+    setting and round.
 
     >>> means = np.array([[1.0, 2.0], [3.0, 1.5]])
     >>> pick(means, np.array([False, False]), 2, one_round=False)[1].tolist()
     [1, 0]
     """
     by_seed = means.reshape(len(means), -1, seeds)  # [points, settings, seeds]
-    if not one_round:
-        return np.arange(seeds), by_seed[:, 0].argmax(axis=0)
-    shared = means_to_choose_by(by_seed, lost.reshape(1, -1, seeds))
-    point, setting = np.unravel_index(shared.argmax(), shared.shape)
-    return int(setting) * seeds + np.arange(seeds), np.full(seeds, point)
+    lost = lost.reshape(1, -1, seeds)
+    if one_round:
+        shared = means_to_choose_by(by_seed, lost)
+        point, setting = np.unravel_index(shared.argmax(), shared.shape)
+        return int(setting) * seeds + np.arange(seeds), np.full(seeds, point)
+    best = means_to_choose_by(by_seed.max(axis=0, keepdims=True), lost)[0]
+    setting = best.argmax()
+    return int(setting) * seeds + np.arange(seeds), by_seed[:, setting].argmax(axis=0)
 
 
 def rows_of(
@@ -124,7 +142,8 @@ def rows_of(
 ) -> list[Record]:  # fmt: skip
     """The rows of one kind of model: accuracy over all images, and what clients' figures show."""
     used = {name: value for name, value in run.settings[member].items() if name != "seed"}
-    setting: Record = {"split": cell.split, "model": kind, "rounds": cell.rounds, "at": at} | used
+    setting: Record = {"split": cell.split, "model": kind, "rounds": cell.rounds,
+                       "settings": cell.settings, "new": cell.new, "at": at} | used  # fmt: skip
     other = figures(mine, mine)
     values = {"test_accuracy": overall(mine, sizes), "worst_decile": other["worst_decile"],
               "mean_of_clients": other["accuracy"], "spread": other["spread"]}  # fmt: skip
@@ -136,7 +155,8 @@ def rows_of(
         )
         for metric, value in values.items()
     ]  # fmt: skip
-    rows[0]["clients"] = mine.tolist()  # accuracies, one list a seed
-    if kind != "tuned":
+    rows[0]["clients"] = np.round(mine, 3).tolist()  # accuracies, one list a seed
+    own = "global" if cell.method in ("fedavg", "fedprox") else "kept"
+    if kind == own or (kind == "tuned" and cell.method in ("fedbabu", "per-fedavg", "pfedme")):
         rows[0]["paper_mean"] = printed(cell.method, cell.dataset, cell.split)
     return rows

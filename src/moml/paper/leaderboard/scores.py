@@ -20,15 +20,19 @@ HALVES = ("validation", "test")  # every second test image of a client
 
 
 def scorer(
-    chosen: Method, bench: Benchmark, *, halves: bool = False, at_once: int = CLIENTS
-) -> Callable[[PyTree, Hyper, Key], dict[str, Scores]]:
+    chosen: Method, bench: Benchmark, *, epochs: int = 1, halves: bool = False,
+    all_models: bool = True, members: int = 1,
+) -> Callable[[PyTree, Hyper, Key], dict[str, Scores]]:  # fmt: skip
     """(states, hyper, keys) -> accuracies [members, clients] by part of the test set and model.
 
     `global` is the server's model, `kept` the one that a client keeps, where it keeps one, and
-    `tuned` the global one after an epoch of gradient steps on the client's training images.
+    `tuned` the global one after some epochs of gradient steps on the client's training images;
+    without `all_models` that is left out where clients keep models. New clients keep none. So many
+    clients are scored at once that all members together have 20.
     """
     adapt, names = chosen.adaptation(chosen.inner_steps), HALVES if halves else ("test",)
-    tune, parts = fine_tuned(bench.loss, all_leaves, 1, BATCH), parts_that_keep(chosen)
+    tune = fine_tuned(bench.loss, all_leaves, epochs, BATCH)
+    parts = parts_that_keep(chosen) if bench.own is bench.train else None
     kept = None if parts is None else kept_model(parts, adapt)
 
     def tested(params: Params, tasks: Tasks, i: Int[Array, ""]) -> dict[str, Float[Array, ""]]:
@@ -37,23 +41,24 @@ def scorer(
         part = lambda at: own._replace(mask=own.mask & (every == at))
         return {name: bench.right(params, part(at)) for at, name in enumerate(names)}
 
-    def scores(
-        meta: Meta, memory: State, hyper: Hyper, key: Key, train: Tasks, test: Tasks
-    ) -> Each:
+    def scores(meta: Meta, memory: State, hyper: Hyper, key: Key, own: Tasks, test: Tasks) -> Each:
         w = common_model(adapt, meta)
 
         def one(i: Int[Array, ""]) -> Each:
-            models = {"global": w, "tuned": tune(w, train, key, i, hyper.eta)}
+            models = {"global": w}
             if kept is not None:
                 models["kept"], _ = kept(meta, memory, i)
+            if kept is None or all_models:
+                models["tuned"] = tune(w, own, key, i, hyper.eta)
             return {kind: tested(model, test, i) for kind, model in models.items()}
 
-        return in_batches(one, jnp.arange(CLIENTS, dtype=jnp.int32), at_once)
+        clients = jnp.arange(bench.test.n or 0, dtype=jnp.int32)
+        return in_batches(one, clients, max(1, CLIENTS // members))
 
     program = jax.jit(jax.vmap(scores, (0, 0, 0, 0, None, None)))
 
     def all_scores(state: PyTree, hyper: Hyper, keys: Key) -> dict[str, Scores]:
-        found = program(state.meta, state.memory, hyper, keys, bench.train, bench.test)
+        found = program(state.meta, state.memory, hyper, keys, bench.own, bench.test)
         return {part: {kind: found[kind][part] for kind in found} for part in names}
 
     return all_scores

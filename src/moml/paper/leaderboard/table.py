@@ -1,29 +1,55 @@
-"""The leaderboard as tables and a picture."""
+"""The leaderboard as tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from rich import box
 
 from moml.paper.leaderboard.methods import ROWS
-from moml.report.figures import PALETTE, panels, save
+from moml.paper.leaderboard.pictures import accuracy_figure, curves_figure, ranks_figure
 from moml.report.terminal import mean_std, number, print_table
 from moml.types import Record
 
-OWN = {"kept": 0, "tuned": 1, "global": 2}  # the model that a method is ranked by: the first it has
+OWN = {"kept": 0, "tuned": 1, "global": 2}
 NAMES = {"kept": "kept", "tuned": "fine-tuned", "global": "global"}
+SERVED = ("fedavg", "fedprox", "fedbabu", "per-fedavg", "pfedme", "localmoml",
+          "localmoml-carried")  # fmt: skip  # clients keep no model: after their epoch
 
 
-def cells_in(rows: Sequence[Record]) -> list[tuple[str, str, str]]:
-    """Protocol, data set and split of every table in some rows."""
-    return list(dict.fromkeys((r["protocol"], r["dataset"], r["setting"]["split"]) for r in rows))
+class Place(NamedTuple):
+    """One table: a protocol on a data set and split; `new`: of new clients."""
+
+    protocol: str
+    dataset: str
+    split: str
+    new: bool
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        new = ", new clients" if self.new else ""
+        return f"{self.dataset} {self.split}, {self.protocol}{new}"
 
 
-def of_cell(rows: Sequence[Record], cell: tuple[str, str, str]) -> list[Record]:
-    """The rows of one table, methods in their order."""
-    mine = [r for r in rows if (r["protocol"], r["dataset"], r["setting"]["split"]) == cell]
-    return sorted(mine, key=lambda r: (list(ROWS).index(r["method"]), OWN[r["setting"]["model"]]))
+def place_of(row: Record) -> Place:
+    """The table that a row belongs to."""
+    setting = row["setting"]
+    return Place(row["protocol"], row["dataset"], setting["split"], setting["new"])
+
+
+def tables_in(rows: Sequence[Record]) -> dict[Place, list[Record]]:
+    """The rows with accuracies by table, methods in their order; of several runs the longest."""
+    found: dict[Place, dict[tuple[int, int], Record]] = {}
+    length = lambda row: (row["setting"]["rounds"], row["seeds"])
+    for row in rows:
+        if row["metric"] == "test_accuracy":
+            mine = found.setdefault(place_of(row), {})
+            at = [*ROWS].index(row["method"]), OWN[row["setting"]["model"]]
+            if at not in mine or length(row) > length(mine[at]):
+                mine[at] = row
+    return {place: [mine[at] for at in sorted(mine)] for place, mine in found.items()}
 
 
 def better_alone(row: Record, rows: Sequence[Record]) -> str:
@@ -35,67 +61,63 @@ def better_alone(row: Record, rows: Sequence[Record]) -> str:
     return f"{int((other > mine).sum())} of {len(mine)}"
 
 
+def _line(row: Record, first: Sequence[Record], rows: Sequence[Record]) -> list[str]:
+    like = lambda other: all(other[key] == row[key] for key in ("method", "setting", "seeds"))
+    worst = next(
+        other["mean"]
+        for other in rows
+        if other["metric"] == "worst_decile" and place_of(other) == place_of(row) and like(other)
+    )
+    eta = row["setting"].get("eta")
+    return [
+        row["method"], NAMES[row["setting"]["model"]],
+        mean_std(row["mean"], row["std"], ".2f"),
+        str(row["seeds"]), number(row["paper_mean"], ".2f"), number(worst, ".1f"),
+        better_alone(row, first), number(eta, "g"),
+        " ".join(f"{at}" for at in dict.fromkeys(row["setting"]["at"])),
+        f"{row['setting']['rounds']}",
+    ]  # fmt: skip
+
+
 def print_leaderboard(rows: Sequence[Record]) -> None:
     """A table for each protocol, data set and split."""
-    for cell in cells_in(rows):
-        mine = of_cell(rows, cell)
-        metric = lambda row, name, mine=mine: next(
-            other["mean"]
-            for other in mine
-            if other["metric"] == name
-            and other["method"] == row["method"]
-            and other["setting"]["model"] == row["setting"]["model"]
-        )
-        first = [row for row in mine if row["metric"] == "test_accuracy"]
-        lines = [
-            [
-                row["method"], NAMES[row["setting"]["model"]],
-                mean_std(row["mean"], row["std"], ".2f"), number(row["paper_mean"], ".2f"),
-                number(metric(row, "worst_decile"), ".1f"), better_alone(row, first),
-                " ".join(f"{at}" for at in dict.fromkeys(row["setting"]["at"])),
-                f"{row['setting']['rounds']}",
-            ]
-            for row in first
-        ]  # fmt: skip
-        protocol, dataset, split = cell
-        title = f"Leaderboard, {dataset} {split}, protocol {protocol}; accuracy in percent, "
-        title += f"{first[0]['seeds']} seeds"
-        columns = ("method", "model", "ours", "printed", "worst tenth", "better alone", "at round",
-                   "of")  # fmt: skip
-        look = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
+    columns = ("method", "model", "ours", "seeds", "printed", "worst tenth", "better alone", "eta",
+               "at round", "of")  # fmt: skip
+    look = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
+    for place, first in tables_in(rows).items():
+        lines = [_line(row, first, rows) for row in first]
+        title = f"Leaderboard, {place.title}; accuracy in percent"
         print_table(title, columns, lines, no_wrap=columns, **look)
 
 
-def ranked(rows: Sequence[Record]) -> dict[str, float]:
-    """Each method's accuracy by its own model: the kept one, else the global one as PFLlib has it.
+def ranked(rows: Sequence[Record]) -> dict[str, Record]:
+    """The row that stands for each method: the kept model, or the global one after an epoch.
 
-    FedAvg after its clients' local epoch is a method of its own here, `fedavg + epoch`.
+    FedAvg and FedProx are ranked twice: as printed, with their global model, and after an epoch.
     """
-    found: dict[str, float] = {}
-    for row in sorted(rows, key=lambda r: -OWN[r["setting"]["model"]]):
-        if row["metric"] == "test_accuracy" and row["mean"] is not None:
-            tuned = row["setting"]["model"] == "tuned"
-            name = f"{row['method']} + epoch" if tuned else row["method"]
-            if not tuned or row["method"] in ("fedavg", "fedbabu", "per-fedavg"):
-                found[name] = row["mean"]
+    found: dict[str, Record] = {}
+    for row in rows:
+        name, model = row["method"], row["setting"]["model"]
+        if row["mean"] is None:
+            continue
+        if model == "kept" or (model == "global" and name in ("fedavg", "fedprox")):
+            found[name] = row
+        elif model == "tuned" and name in SERVED:
+            found[f"{name} + epoch" if name in ("fedavg", "fedprox") else name] = row
     return found
 
 
-def ranks_figure(rows: Sequence[Record], path: Path) -> Path:
-    """Accuracy of every method, a panel a table, in descending order; printed figures as marks."""
-    cells = cells_in(rows)
-    figure, grid = panels(1, len(cells), (4.8 * len(cells) + 0.6, 5.2))
-    for axes, cell in zip(grid[0], cells, strict=True):
-        mine = of_cell(rows, cell)
-        order = sorted(ranked(mine).items(), key=lambda item: item[1])
-        place = {name: i for i, (name, _) in enumerate(order)}
-        axes.barh(range(len(order)), [value for _, value in order], color=PALETTE[0], height=0.6)
-        printed = {r["method"]: r["paper_mean"] for r in mine if r["paper_mean"] is not None}
-        known = [(value, place[name]) for name, value in printed.items() if name in place]
-        if known:
-            axes.plot(*zip(*known, strict=True), "D", color=PALETTE[1], label="printed")
-            axes.legend(frameon=False, fontsize=8, loc="lower right")
-        axes.set_yticks(range(len(order)), [name for name, _ in order], fontsize=8)
-        axes.set(xlabel="accuracy, %", title=f"{cell[1]} {cell[2]}, {cell[0]}")
-        axes.title.set_fontsize(10)
-    return save(figure, path)
+def pictures(rows: Sequence[Record], folder: Path) -> list[Path]:
+    """Accuracies, curves, and where there are both protocols, ranks under one beside the other."""
+    tables = {place.title: ranked(mine) for place, mine in tables_in(rows).items()}
+    found = [
+        accuracy_figure(tables, folder / "leaderboard"),
+        curves_figure(tables, folder / "leaderboard-curves"),
+    ]
+    known = {place: ranked(mine) for place, mine in tables_in(rows).items() if not place.new}
+    both = {
+        f"{place.dataset} {place.split}": (known[place._replace(protocol="pfllib")], mine)
+        for place, mine in known.items()
+        if place.protocol == "strict" and place._replace(protocol="pfllib") in known
+    }
+    return [*found, ranks_figure(both, folder / "leaderboard-ranks")] if both else found

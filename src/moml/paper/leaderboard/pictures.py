@@ -1,0 +1,88 @@
+"""Pictures of the leaderboard: accuracies, curves over rounds, ranks under two protocols."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from moml.report.figures import PALETTE, panels, save
+from moml.types import Record
+
+Ranked = Mapping[str, Record]  # by method
+
+
+def accuracy_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
+    """Accuracy of every method, a panel a table, in descending order; printed figures as marks."""
+    figure, grid = panels(1, len(tables), (4.8 * len(tables) + 0.6, 5.2))
+    for axes, (title, rows) in zip(grid[0], tables.items(), strict=True):
+        order = sorted(rows, key=lambda name: rows[name]["mean"])
+        means = [rows[name]["mean"] for name in order]
+        axes.barh(range(len(order)), means, color=PALETTE[0], height=0.6)
+        known = [
+            (rows[name]["paper_mean"], i)
+            for i, name in enumerate(order)
+            if rows[name]["paper_mean"] is not None
+        ]
+        if known:
+            axes.plot(*zip(*known, strict=True), "D", color=PALETTE[1], label="printed")
+            axes.legend(frameon=False, fontsize=8, loc="lower right")
+        axes.set_yticks(range(len(order)), order, fontsize=8)
+        axes.set(xlabel="accuracy, %", title=title)
+        axes.title.set_fontsize(10)
+    return save(figure, path)
+
+
+def curves_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
+    """Test accuracy over rounds, a line a method, its name at its end; a panel a table."""
+    figure, grid = panels(1, len(tables), (5.6 * len(tables) + 0.6, 5.6))
+    for axes, (title, rows) in zip(grid[0], tables.items(), strict=True):
+        ends = []
+        for i, (name, row) in enumerate(rows.items()):
+            rounds, means = row["curve"]["rounds"], np.mean(row["curve"]["accuracy"], axis=1)
+            dashes = "-" if i < len(PALETTE) else "--"
+            axes.plot(rounds, means, dashes, color=PALETTE[i % len(PALETTE)], linewidth=1.3)
+            ends.append((float(means[-1]), rounds[-1], name, PALETTE[i % len(PALETTE)]))
+        low, high = axes.get_ylim()
+        for height, (value, at, name, colour) in zip(
+            apart([end[0] for end in sorted(ends)], (high - low) / 28), sorted(ends), strict=True
+        ):
+            axes.annotate(
+                name, (at, value), (max(end[1] for end in ends) * 1.03, height), fontsize=7,
+                color=colour, va="center", annotation_clip=False,
+            )  # fmt: skip
+        axes.set(xlabel="round", ylabel="test accuracy, %", title=title)
+        axes.title.set_fontsize(10)
+    return save(figure, path)
+
+
+def apart(heights: list[float], least: float) -> list[float]:
+    """Ascending heights, moved up where two are nearer than `least`.
+
+    >>> apart([1.0, 1.5, 9.0], 1.0)
+    [1.0, 2.0, 9.0]
+    """
+    moved: list[float] = []
+    for height in heights:
+        moved.append(max(height, moved[-1] + least) if moved else height)
+    return moved
+
+
+def _by_rank(names: list[str], rows: Ranked) -> list[str]:
+    return sorted(names, key=lambda name: -rows[name]["mean"])
+
+
+def ranks_figure(both: Mapping[str, tuple[Ranked, Ranked]], path: Path) -> Path:
+    """The rank of each method under `pfllib`, joined to that under `strict`."""
+    figure, grid = panels(1, len(both), (4.6 * len(both) + 0.6, 5.2))
+    for axes, (title, sides) in zip(grid[0], both.items(), strict=True):
+        common = [name for name in sides[0] if name in sides[1]]
+        ranks = [_by_rank(common, side) for side in sides]
+        for i, name in enumerate(ranks[1]):
+            left, right = (rank.index(name) + 1 for rank in ranks)
+            axes.plot((0, 1), (left, right), "o-", color=PALETTE[i % len(PALETTE)], markersize=4)
+            axes.text(-0.05, left, name, ha="right", va="center", fontsize=8)
+            axes.text(1.05, right, name, ha="left", va="center", fontsize=8)
+        axes.set(xlim=(-0.9, 1.9), ylim=(len(common) + 0.6, 0.4), title=title, ylabel="rank")
+        axes.set_xticks((0, 1), ("pfllib", "strict"))
+        axes.title.set_fontsize(10)
+    return save(figure, path)
