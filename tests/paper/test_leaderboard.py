@@ -140,6 +140,50 @@ def test_a_command_leaves_rows_and_goes_on_where_it_stopped(small, monkeypatch, 
     assert last["protocol"] == "strict" and last["setting"]["prox"] in (0.001, 0.01, 0.1)
 
 
+def test_new_clients_take_no_part_and_are_scored_after_an_epoch(small, monkeypatch, tmp_path):
+    x, y = np.asarray(small.train.data.x), np.asarray(small.train.data.y)
+    made = data.of_images(x, y, 10, "dir", new=True)
+    assert (made.train.n, made.own.n, made.test.n) == (16, 4, 4)
+    rows = lambda tasks: set(np.asarray(tasks.data.order).tolist())
+    assert not rows(made.train) & (rows(made.own) | rows(made.test))
+    monkeypatch.setattr(data, "benchmark", lambda dataset, split, folder, *, new: made)
+    words = ["--dataset", "mnist", "--split", "dir", "--rounds", "2", "--score-every", "2"]
+    words += ["--new-clients", "--out", str(tmp_path / "out"), "--methods", "fedper", "local"]
+    assert run_cli(monkeypatch, *words) == 0
+    found = json.loads((tmp_path / "out" / "rows.json").read_text())
+    assert {(r["method"], r["setting"]["model"]) for r in found} == {
+        ("fedper", "global"), ("fedper", "tuned")
+    }  # fmt: skip
+    assert all(len(r["clients"][0]) == 4 for r in found if "clients" in r)
+    assert all(r["setting"]["new"] and r["setting"]["settings"] == 3 for r in found)
+
+
+def test_slices_of_like_clients_give_the_same_models(small):
+    """What `at_once` changes is the order of clients, not what they learn."""
+    found = []
+    for size in (20, 5):
+        chosen = methods.composed("fedper", small.loss, at_once=size)
+        run = cells.sweep(
+            chosen, small.loss, small.net.init, small.train, seeds=1,
+            grid=methods.settings_of("fedper", chosen), iterations=2, chunk=2,
+        )  # fmt: skip
+        found.append(np.asarray(run.meta.body[0].weight))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+
+
+def test_rows_of_an_earlier_command_make_the_tables_again(small, monkeypatch, tmp_path, capsys):
+    out = tmp_path / "out"
+    words = ["--dataset", "mnist", "--split", "dir", "--rounds", "2", "--score-every", "2"]
+    for protocol in ("pfllib", "strict"):
+        more = ["--protocol", protocol, "--methods", "fedavg", "local", "--out", str(out)]
+        assert run_cli(monkeypatch, *words, *more) == 0
+    capsys.readouterr()
+    again = tmp_path / "again"
+    assert run_cli(monkeypatch, "--rows", str(out / "rows.json"), "--out", str(again)) == 0
+    assert "mnist dir, strict" in capsys.readouterr().out
+    assert (again / "leaderboard-ranks.png").exists() and (again / "leaderboard.png").exists()
+
+
 def test_a_method_that_there_is_not_is_refused(small, monkeypatch, tmp_path, capsys):
     assert run_cli(monkeypatch, "--methods", "fedavgg", "--out", str(tmp_path)) == 2
     assert "methods must be one of" in capsys.readouterr().err

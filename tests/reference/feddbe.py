@@ -37,7 +37,7 @@ def feddbe(
                 arrived.append((w_i, client.weight))
                 own[client.i] = m
                 x = np.concatenate([draw.support[0] for draw in client.steps])
-                f = np.tanh(x @ w[:6].reshape(2, 3).T).mean(axis=0)  # under the server's model
+                f = np.tanh(x @ w_i[:6].reshape(2, 3).T).mean(axis=0)  # under its new model
                 means.append((f, client.weight))
         if z is None and means:
             z = average(np.zeros(2), means)

@@ -25,6 +25,15 @@ def test_a_member_is_the_run_of_its_own(name):
             np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13)
 
 
+def test_a_list_of_settings_is_not_multiplied_out():
+    listed = [{"eta": 0.01, "beta": 0.6}, {"eta": 0.02, "beta": 0.2}]
+    many = moml.sweep("moml-v1", LOSS, NET.init, moml.sine(), seeds=2, grid=listed, iterations=5)
+    assert [(m["eta"], m["beta"], m["seed"]) for m in many.settings] == [
+        (0.01, 0.6, 0), (0.01, 0.6, 1), (0.02, 0.2, 0), (0.02, 0.2, 1)
+    ]  # fmt: skip
+    np.testing.assert_allclose(many.hyper.beta, [0.6, 0.6, 0.2, 0.2])
+
+
 @pytest.mark.parametrize("name", ["pfedme", "ditto"])
 def test_so_it_is_with_clients_that_fail(name):
     grid = {"eta": [0.01, 0.02], "alpha": [0.002, 0.006]}
@@ -75,6 +84,8 @@ def test_no_iterations_is_the_untrained_control():
         ({"seeds": 0}, ["seeds", "0"]),
         ({"grid": {"delta": [1.0]}}, ["delta", "eta"]),
         ({"grid": {"eta": []}}, ["eta"]),
+        ({"grid": [{"eta": 0.1}, {"beta": 0.1}]}, ["same names"]),
+        ({"grid": [{"delta": 0.1}]}, ["delta", "eta"]),
         ({"eta": 0.1}, ["eta", "grid"]),
         ({"grid": {"beta": [0.5]}}, ["beta", "eta, alpha"]),
         ({"grid": {"eta": [0.1, -1.0]}}, ["eta", "-1"]),

@@ -56,7 +56,7 @@ def mean_features(
 
 
 def feddbe_update(loss: Loss, features: Callable[[Params, Array], Array]) -> Update:
-    """A client's round; `sent` has the mean z of features that the first round found.
+    """A client's round; `sent` has z, the mean of features that the first round found.
 
     H times, both by their gradients at (w_i, m):
         w_i <- w_i - eta grad_w R,    m <- m - shift_rate eta grad_m R
@@ -77,11 +77,14 @@ def feddbe_update(loss: Loss, features: Callable[[Params, Array], Array]) -> Upd
             return (renewed(loss, w, shifted(*at), samples), m), value
 
         (w, m), value = repeat(step, (meta, row.u), task.support, steps)
-        of_first = lambda _, samples: ((), mean_features(features, meta, samples))
-        z = jax.lax.cond(
-            sent.known > 0, lambda: sent.z, lambda: repeat(of_first, (), task.support, steps)[1]
+        known = sent.known > 0
+        length = len(jax.tree.leaves(task.support)[0]) if steps is None else steps
+        of_trained = lambda _, samples: ((), mean_features(features, w, samples))
+        passes = jnp.where(known, 0, jnp.asarray(length, jnp.int32))  # one, in the first round
+        found = repeat(of_trained, (), task.support, passes)[1]
+        return ClientResult(
+            w, m, value, GlobalMean(where(known, sent.z, found), jnp.ones_like(sent.known))
         )
-        return ClientResult(w, m, value, GlobalMean(z, jnp.ones_like(sent.known)))
 
     return update
 
@@ -143,7 +146,8 @@ def feddbe(
     alpha : float
         Step size of the adaptation when the model is used.
     kappa : float
-        How much mean features are held at z, their mean over the clients of the first round.
+        How much mean features are held at z, their mean over the clients at the end of the first
+        round.
     shift_rate : float
         Step size of m_i, in multiples of eta.
     features : callable

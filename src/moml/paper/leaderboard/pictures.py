@@ -33,37 +33,41 @@ def accuracy_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
 
 
 def curves_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
-    """Test accuracy over rounds, a line a method, its name at its end; a panel a table."""
+    """Test accuracy over rounds, a line a method, its name beside it; a panel a table."""
     figure, grid = panels(1, len(tables), (5.6 * len(tables) + 0.6, 5.6))
+    names = list(dict.fromkeys(name for rows in tables.values() for name in rows))
     for axes, (title, rows) in zip(grid[0], tables.items(), strict=True):
         ends = []
-        for i, (name, row) in enumerate(rows.items()):
+        for name, row in rows.items():
+            i = names.index(name)
+            colour, dashes = PALETTE[i % len(PALETTE)], "-" if i < len(PALETTE) else "--"
             rounds, means = row["curve"]["rounds"], np.mean(row["curve"]["accuracy"], axis=1)
-            dashes = "-" if i < len(PALETTE) else "--"
-            axes.plot(rounds, means, dashes, color=PALETTE[i % len(PALETTE)], linewidth=1.3)
-            ends.append((float(means[-1]), rounds[-1], name, PALETTE[i % len(PALETTE)]))
+            axes.plot(rounds, means, dashes, color=colour, linewidth=1.3)
+            ends.append((float(means[-1]), name, colour))
         low, high = axes.get_ylim()
-        for height, (value, at, name, colour) in zip(
-            apart([end[0] for end in sorted(ends)], (high - low) / 28), sorted(ends), strict=True
-        ):
-            axes.annotate(
-                name, (at, value), (max(end[1] for end in ends) * 1.03, height), fontsize=7,
-                color=colour, va="center", annotation_clip=False,
-            )  # fmt: skip
+        ends.sort()
+        heights = apart([end[0] for end in ends], (high - low) / 26, high)
+        for height, (_, name, colour) in zip(heights, ends, strict=True):
+            place = axes.get_yaxis_transform()  # the right edge, in units of the data
+            axes.text(1.02, height, name, fontsize=7, color=colour, va="center", transform=place)
         axes.set(xlabel="round", ylabel="test accuracy, %", title=title)
         axes.title.set_fontsize(10)
     return save(figure, path)
 
 
-def apart(heights: list[float], least: float) -> list[float]:
-    """Ascending heights, moved up where two are nearer than `least`.
+def apart(heights: list[float], least: float, most: float) -> list[float]:
+    """Ascending heights, moved where two are nearer than `least`, at most to `most`.
 
-    >>> apart([1.0, 1.5, 9.0], 1.0)
+    >>> apart([1.0, 1.5, 9.0], 1.0, 10.0)
     [1.0, 2.0, 9.0]
+    >>> apart([1.0, 9.5, 9.5], 1.0, 10.0)
+    [1.0, 9.0, 10.0]
     """
     moved: list[float] = []
     for height in heights:
         moved.append(max(height, moved[-1] + least) if moved else height)
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i], most if i + 1 == len(moved) else moved[i + 1] - least)
     return moved
 
 

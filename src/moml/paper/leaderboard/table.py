@@ -68,11 +68,12 @@ def _line(row: Record, first: Sequence[Record], rows: Sequence[Record]) -> list[
         for other in rows
         if other["metric"] == "worst_decile" and place_of(other) == place_of(row) and like(other)
     )
+    mean, std = row["mean"], row["std"]
+    ours = mean_std(mean, std, ".2f") if row["seeds"] > 1 else number(mean, ".2f")
     eta = row["setting"].get("eta")
     return [
         row["method"], NAMES[row["setting"]["model"]],
-        mean_std(row["mean"], row["std"], ".2f"),
-        str(row["seeds"]), number(row["paper_mean"], ".2f"), number(worst, ".1f"),
+        ours, str(row["seeds"]), number(row["paper_mean"], ".2f"), number(worst, ".1f"),
         better_alone(row, first), number(eta, "g"),
         " ".join(f"{at}" for at in dict.fromkeys(row["setting"]["at"])),
         f"{row['setting']['rounds']}",
