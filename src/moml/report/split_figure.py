@@ -47,7 +47,7 @@ def split_figure(
     above.bar(range(clients), shown.sum(axis=1), width=1.0 if many else 0.7, color="0.55")
     above.set_ylabel("rows")
     above.tick_params(bottom=False)
-    above.set_title(title, fontsize=10)
+    above.set_title(title)
     above.yaxis.set_major_formatter("{x:,.0f}")
     grid.set(xlim=(-0.7, clients - 0.3), ylim=(classes - 0.4, -0.6))
     if classes <= NAMES:
@@ -65,8 +65,7 @@ def split_figure(
         grid.xaxis.get_major_locator().set_params(integer=True)
         figure.legend(
             handles=_dots(grid, shown, min(width / clients, height / classes)), title="rows",
-            loc="outside right center", frameon=False, labelspacing=1.2, fontsize=8,
-            title_fontsize=8,
+            loc="outside right center", labelspacing=1.2,
         )  # fmt: skip
     return save(figure, path)
 
@@ -84,8 +83,7 @@ def _dots(axes: Axes, counts: np.ndarray, cell: float) -> list[object]:
     look = {"color": PALETTE[0], "linewidths": 0}
     area = lambda rows: np.maximum((72 * cell) ** 2 * rows / each.max(), 1.5)
     axes.scatter(client, label, s=area(each), **look)
-    axes.set_axisbelow(True)
-    axes.grid(color="0.93", linewidth=0.6)
+    axes.grid()
     few = np.unique(np.quantile(each, (0, 0.5, 1), method="nearest"))
     return [axes.scatter([], [], s=area(rows), label=f"{rows:,}", **look) for rows in few]
 

@@ -13,7 +13,7 @@ from moml.paper.cells import train
 from moml.paper.federated.cells import CARRIED, CLIENTS, TEST_STEPS, Cell, compose, decays_twice
 from moml.paper.federated.data import Problem, drawn, half, scorer
 from moml.paper.search import best_first
-from moml.report.figures import heat_map, panels, save
+from moml.report.figures import heat_map, legend_below, panels, save
 from moml.report.terminal import mean_std, print_table
 from moml.training.rows import result_row
 from moml.types import Record
@@ -132,8 +132,8 @@ def memory_figure(rows: Sequence[Record], path: Path) -> Path:
             rule = [at[betas[0], s]["setting"]["rule"] for s in shots]
             image = heat_map(axes, below, betas, shots, rule, most=10, texts=texts)
             word = "step" if steps == 1 else "steps"
-            axes.set_title(f"{name}, K = {k}, {steps} {word}", fontsize=9)
+            axes.set_title(f"{name}, K = {k}, {steps} {word}")
             axes.set(xlabel="shots at test", ylabel="β (1: no memory)")
-    grid[0, 0].legend(loc="lower left", fontsize=7)
+    legend_below(figure, grid.flat)
     figure.colorbar(image, ax=grid, label="points below the best β", shrink=0.7)
     return save(figure, path)

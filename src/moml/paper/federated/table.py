@@ -15,7 +15,7 @@ from moml.paper.federated import cells
 from moml.paper.federated.cells import CONTROLS, METHODS, SPLIT, TEST_STEPS, Cell, Protocol
 from moml.paper.federated.data import Clients, Problem, Scores, Test, reading
 from moml.paper.search import best_first
-from moml.report.figures import PALETTE, Curve, band, panels, save
+from moml.report.figures import PALETTE, Curve, band, legend_below, panels, save
 from moml.report.terminal import mean_std, number, print_table
 from moml.runs.client_scores import figures
 from moml.runtime.account import cost
@@ -173,12 +173,12 @@ def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:
                     band(axes, scaled, colour, label, marker=mark)
                 else:  # nothing is sent: a level
                     axes.axhline(one.rows[0]["mean"], color=colour, linestyle=":", label=label)
-        column[0].set_title(f"K = {k}, H = {h}, {clients} clients a round", fontsize=10)
+        column[0].set_title(f"K = {k}, H = {h}, {clients} clients a round")
         column[0].set(xlabel="rounds")
         column[1].set(xlabel="megabytes over the network, both ways")
-        column[0].legend(frameon=False, fontsize=8)
     for row in grid:
         row[0].set_ylabel("accuracy, %")
+    legend_below(figure, grid.flat)
     cell = outcomes[0].cell
-    figure.suptitle(f"{cell.dataset}, protocol {cell.protocol}; bands: all seeds", fontsize=10)
+    figure.suptitle(f"{cell.dataset}, protocol {cell.protocol}; bands: all seeds")
     return save(figure, path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from moml.report.figures import PALETTE, panels, save
+from moml.report.figures import PALETTE, legend_below, panels, save
 from moml.types import Record
 
 Ranked = Mapping[str, Record]  # by method
@@ -25,10 +25,9 @@ def accuracy_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
         ]
         if known:
             axes.plot(*zip(*known, strict=True), "D", color=PALETTE[1], label="printed")
-            axes.legend(frameon=False, fontsize=8, loc="lower right")
         axes.set_yticks(range(len(order)), order, fontsize=8)
         axes.set(xlabel="accuracy, %", title=title)
-        axes.title.set_fontsize(10)
+    legend_below(figure, grid.flat)
     return save(figure, path)
 
 
@@ -51,7 +50,6 @@ def curves_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
             place = axes.get_yaxis_transform()  # the right edge, in units of the data
             axes.text(1.02, height, name, fontsize=7, color=colour, va="center", transform=place)
         axes.set(xlabel="round", ylabel="test accuracy, %", title=title)
-        axes.title.set_fontsize(10)
     return save(figure, path)
 
 
@@ -88,5 +86,4 @@ def ranks_figure(both: Mapping[str, tuple[Ranked, Ranked]], path: Path) -> Path:
             axes.text(1.05, right, name, ha="left", va="center", fontsize=8)
         axes.set(xlim=(-0.9, 1.9), ylim=(len(common) + 0.6, 0.4), title=title, ylabel="rank")
         axes.set_xticks((0, 1), ("pfllib", "strict"))
-        axes.title.set_fontsize(10)
     return save(figure, path)

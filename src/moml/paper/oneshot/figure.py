@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from moml.paper.oneshot.table import Cell, Outcome, Plan
 from moml.paper.oneshot.tasks import SPLIT, Problem, episode
-from moml.report.figures import COLOURS, band, pyplot, save
+from moml.report.figures import COLOURS, band, legend_below, panels, pyplot, save
 from moml.training.sweep import Sweep
 from moml.types import Batch
 
@@ -57,7 +57,7 @@ def answers(
 
 def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path) -> Path:
     """Accuracy of the released test, episode by episode: a line a method."""
-    figure, axes = pyplot().subplots(figsize=(7, 4.2), layout="constrained")
+    figure, ((axes,),) = panels(1, 1, (7, 4.4))
     width = 5 if cell.setting.test >= 10 else 15
     for i, (label, seeds) in enumerate(curves.items()):
         smooth = np.stack([_smoothed(seed, width) for seed in seeds], axis=1)
@@ -73,8 +73,8 @@ def learned_in_the_test(curves: Mapping[str, np.ndarray], cell: Cell, path: Path
         xlabel="episode of a test task, no reset in between", ylabel="accuracy, %", ylim=(0, None)
     )
     title = f"{cell.dataset}, the released test: what it scores is learned while it runs"
-    axes.set_title(title, fontsize=10)
-    axes.legend(frameon=False, fontsize=8, ncols=2)
+    axes.set_title(title)
+    legend_below(figure, [axes])
     return save(figure, path)
 
 

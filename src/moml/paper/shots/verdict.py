@@ -15,7 +15,7 @@ import numpy as np
 from moml.algorithms.single.matching import match_beta
 from moml.errors import DataError
 from moml.paper.shots.study import SHOTS, Place, Plan, Surface, tests
-from moml.report.figures import heat_map, panels, save
+from moml.report.figures import heat_map, legend_below, panels, save
 from moml.training.rows import result_row
 from moml.types import Record
 
@@ -151,9 +151,9 @@ def shots_figure(surfaces: Sequence[Surface], path: Path) -> Path:
         numbers = np.where(over > 999, ">999", np.char.mod("%.0f", over))
         texts, rule = np.where(over == 0, "best", numbers), [bare(found, s) for s in SHOTS]
         image = heat_map(axes, over, found.betas, SHOTS, rule, most=100, texts=texts, fontsize=6.5)
-        axes.set_title(f"K = {found.place.k}, label noise {found.place.noise:g}", fontsize=10)
+        axes.set_title(f"K = {found.place.k}, label noise {found.place.noise:g}")
         axes.set(xlabel="shots at test", ylabel="β (1 is MAML)")
-    grid[0, 0].legend(loc="lower left", fontsize=7)
+    legend_below(figure, grid.flat)
     figure.colorbar(image, ax=grid, label="% above the best β's error", shrink=0.7)
     return save(figure, path)
 

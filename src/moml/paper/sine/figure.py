@@ -8,7 +8,7 @@ import numpy as np
 
 from moml.paper.sine.score import example_waves, fitted
 from moml.paper.sine.table import Outcome
-from moml.report.figures import COLOURS, Axes, Curve, band, panels, save
+from moml.report.figures import COLOURS, Axes, Curve, band, legend_below, panels, save
 from moml.types import Batch
 
 Waves = tuple[Batch, Batch]  # the samples adapted on, and the waves
@@ -35,14 +35,11 @@ def curves_and_fits(
     for label, curve in curves.items():
         band(left, curve, COLOURS[label], label, alpha=0.2)
     left.set(xlabel="iterations", ylabel="error on 500 unseen tasks", yscale="log")
-    left.set_title("after 10 steps on 10 samples; bands: all seeds", fontsize=10)
-    left.legend(frameon=False)
-    left.yaxis.set_major_formatter("{x:g}")
-    left.yaxis.set_minor_formatter("{x:g}")
+    left.set_title("after 10 steps on 10 samples; bands: all seeds")
     draw_fits(right, waves, 0, fits, 1.4, markersize=8, label="its 10 samples")
     right.set(xlabel="x", ylabel="y")
-    right.set_title("one unseen task, adapted to", fontsize=10)
-    right.legend(frameon=False, fontsize=8)
+    right.set_title("one unseen task, adapted to")
+    legend_below(figure, (left, right))
     return save(figure, path)
 
 
@@ -64,9 +61,8 @@ def learning_curves(by_k: Mapping[int, Sequence[Outcome]], path: Path) -> Path:
             if one.curve:
                 band(axes, one.curve, COLOURS[one.cell.method], one.cell.method)
         axes.set(xlabel="samples drawn", ylabel="objective F, 25 training tasks", yscale="log")
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_title(f"K = {k}", fontsize=10)
-        axes.legend(frameon=False, fontsize=8)
+        axes.set_title(f"K = {k}")
+    legend_below(figure, row)
     return save(figure, path)
 
 
@@ -79,5 +75,5 @@ def fitted_curves(by_k: Mapping[int, Sequence[Outcome]], path: Path) -> Path:
         for i, axes in enumerate(row):
             draw_fits(axes, waves, i, fits, 1.1, markersize=6)
         row[0].set_ylabel(f"K = {k}")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    legend_below(figure, grid.flat)
     return save(figure, path)

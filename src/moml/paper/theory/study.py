@@ -22,7 +22,7 @@ from moml.algorithms.single.theory import check_eta0, theoretical_steps
 from moml.methods import method
 from moml.paper.cells import choose
 from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
-from moml.report.figures import COLOURS, PALETTE, panels, save
+from moml.report.figures import COLOURS, PALETTE, legend_below, panels, save
 from moml.runtime import simulate
 from moml.training.compose import run_key
 from moml.training.loop import TrainingInfo, loop, members, side_by_side
@@ -261,27 +261,26 @@ def theory_figure(measured: Sequence[Measured], path: Path) -> Path:
     smallest = etas[0]
     for column, (s2, title) in enumerate(PANELS.items()):
         way, end = grid[:, column]
-        way.set_title(title, fontsize=11)
+        way.set_title(title)
         for label, (colour, dashes, mark) in LOOKS.items():
             mine = [m for m in measured if m.s2 == s2 and m.line.label == label]
             look = {"color": colour, "linestyle": dashes, "linewidth": 1.7}
             for m in mine:
                 if m.eta == smallest:
-                    way.plot(m.samples, _over_seeds(m.curve), label=label, **look)
+                    way.plot(m.samples, _over_seeds(m.curve), **look)
             floors = [(m.eta, _over_seeds(m.curve)[-1]) for m in mine]
             if floors:
-                end.plot(*np.transpose(floors), marker=mark, markersize=6, **look)
+                end.plot(*np.transpose(floors), marker=mark, markersize=6, label=label, **look)
         way.set(xlabel=f"samples drawn (eta = {smallest:g})", xscale="log", yscale="log")
         end.set(xlabel="eta (with all n tasks at once: times n / B)", xscale="log")
         end.set_xticks(etas, [f"{eta:g}" for eta in etas])
         end.minorticks_off()
         for axes in (way, end):
-            axes.grid(axis="y", color="0.9", linewidth=0.8)
+            axes.grid(axis="y")
     grid[1, 0].invert_xaxis()  # shared: smaller steps to the right in both
     grid[0, 0].set_ylabel("|grad F|² at the average, on the way")
     grid[1, 0].set_ylabel("|grad F|² at the average, at the end")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    legend_below(figure, grid[1])
     return save(figure, path)
 
 
