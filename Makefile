@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 DEMO ?= demo
 SEEDS ?= 0
 
-.PHONY: demo test test-slow test-kill test-chaos test-flower lint bench bench-seconds bench-tables docs build clean
+.PHONY: demo test test-slow test-kill test-chaos test-flower test-dist lint bench bench-seconds bench-tables docs notebooks dist clean
 
 demo: .venv/.demo
 	$(BIN)/moml demo --out $(DEMO)
@@ -26,7 +26,11 @@ test-chaos: .venv/.test
 test-flower: .venv/.test
 	$(BIN)/python -m pytest -q tests/flower
 
+test-dist: .venv/.test
+	$(BIN)/python -m pytest -q tests/test_packaging.py -m slow
+
 lint: .venv/.test
+	$(BIN)/codespell
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -44,8 +48,13 @@ docs: .venv/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	$(BIN)/python -m sphinx -W -q -b doctest docs docs/_build/doctest
 
-build: .venv/.test
+notebooks: .venv/.notebooks
+	$(BIN)/python docs/notebooks/run.py
+
+dist: .venv/.test
+	rm -rf dist
 	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
 
 clean:
 	rm -rf .venv dist demo docs/_build
@@ -61,6 +70,9 @@ clean:
 
 .venv/.docs: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable ".[docs]" && touch $@
+
+.venv/.notebooks: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable ".[docs,flower]" && touch $@
 
 .venv/.bench: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable ".[report,flower,bench,table]" torch==2.13.0 && touch $@
