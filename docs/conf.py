@@ -17,11 +17,11 @@ os.environ["XLA_FLAGS"] = " ".join(
 )
 
 project = "moml"
-author = "the moml authors"
+author = "The moml developers"
 release = version = moml.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.mathjax",
@@ -30,6 +30,7 @@ extensions = [
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # `make notebooks` executes them, and stores their outputs
 
 autodoc_typehints = "none"  # shapes stand in the source; rendered they are noise
 autodoc_member_order = "bysource"
@@ -43,6 +44,8 @@ import jax, jax.numpy as jnp, numpy as np
 html_theme = "furo"
 html_title = f"moml {release}"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["gallery.css"]
 html_show_sphinx = False
 
 
