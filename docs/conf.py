@@ -45,7 +45,7 @@ html_theme = "furo"
 html_title = f"moml {release}"
 html_copy_source = False
 html_static_path = ["_static"]
-html_css_files = ["gallery.css"]
+html_css_files = ["moml.css"]
 html_show_sphinx = False
 
 

@@ -28,7 +28,7 @@ def execute(path: Path) -> float:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
-        NotebookClient(notebook, timeout=900, resources=resources).execute()
+        NotebookClient(notebook, timeout=900, coalesce_streams=True, resources=resources).execute()
         here = [f"{path}{os.sep}" for path in (folder, os.path.realpath(folder))]
     seconds = time.monotonic() - began
     outputs = [each for cell in notebook.cells for each in cell.get("outputs", ())]
@@ -40,7 +40,7 @@ def execute(path: Path) -> float:
         cell.metadata = {name: cell.metadata[name] for name in ("tags",) if name in cell.metadata}
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
+        "language_info": {"name": "python", "pygments_lexer": "ipython3"},
     }
     nbformat.write(notebook, path)
     pictures = [each for each in outputs if "image/png" in each.get("data", {})]

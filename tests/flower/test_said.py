@@ -1,6 +1,8 @@
 """What Flower says is shown whole, and moves no cursor."""
 
+import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -9,7 +11,7 @@ from moml.cli import run as moml
 from moml.cli.flower import _show
 from moml.errors import FlowerError, one_line
 from moml.flower.local import deploy
-from moml.flower.local.folder import places_of
+from moml.flower.local.folder import environment, places_of
 
 
 @pytest.fixture
@@ -60,3 +62,11 @@ def test_no_reason_moves_the_cursor(capsys):
     out = capsys.readouterr().out
     assert "6/9" in out and r"a\x1b[2J\x07b" in out and "\x1b" not in out
     assert one_line("a\x1b]0;b\n\x9bc" * 99, 10) == r"a\x1b]0;b \x9bca"
+
+
+def test_answers_are_read_where_colours_are_forced(places, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter does
+    script = """from rich import print_json; print_json('{"success": true}')"""
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, env=environment(places), capture_output=True, text=True)
+    assert json.loads(done.stdout) == {"success": True}

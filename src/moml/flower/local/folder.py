@@ -124,8 +124,11 @@ def toml(
     return "".join(line(key, value) for key, value in values.items())
 
 
+COLOURS = {"FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE"}  # coloured JSON cannot be read
+
+
 def environment(places: Places) -> dict[str, str]:
-    """Return the environment for Flower's programs: no telemetry, nothing compiled twice."""
+    """Return the environment for Flower's programs: no telemetry or colours, compiled once."""
     scripts = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)])
     if shutil.which("flower-superlink", path=scripts) is None:
         raise ConfigError("Flower is not installed; pip install 'moml[flower]'")
@@ -143,4 +146,5 @@ def environment(places: Places) -> dict[str, str]:
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
     }
-    return usual | os.environ | fixed
+    inherited = {name: value for name, value in os.environ.items() if name not in COLOURS}
+    return usual | inherited | fixed
