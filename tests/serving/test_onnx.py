@@ -13,7 +13,7 @@ import moml
 from moml.config.config import check, method_options
 from moml.errors import ConfigError
 from moml.serving import moml_serve
-from moml.serving.export import export
+from moml.serving.export import export, table_card
 from moml.serving.export_network import described
 from moml.serving.export_onnx import graphs
 from moml.serving.forget import forget
@@ -49,14 +49,6 @@ def run_graph(content, **inputs):
     return output.name, session.run(None, given)[0]
 
 
-def personal(known):
-    """The personal parameters of a task by the names of the graph's inputs."""
-    inputs = {"summary": known.summary}
-    for kind, head in known.heads.items():
-        inputs |= {f"{kind}/weight": head.weight, f"{kind}/bias": head.bias}
-    return inputs
-
-
 def answers(made, classes):
     """The columns of a prediction as the graph's output."""
     if not classes:
@@ -79,10 +71,12 @@ def test_a_table_with_personal_parameters_as_inputs(made, case):
     assert len(known) > 5
     for task in known:
         at = np.flatnonzero(tasks == task)
-        name, found = run_graph(graph, x=x[at], **personal(adapted.known[task]))
+        assert adapted.inputs(task)
+        name, found = run_graph(graph, x=x[at], **adapted.inputs(task))
         mine = {key: values[at] for key, values in want.items()}
         np.testing.assert_allclose(found / scale, answers(mine, classes) / scale, atol=1e-5)
     assert name == ("probabilities" if classes else "prediction")
+    assert adapted.inputs("somebody else") == {}
     cold = (folder / "cold.onnx") if CASES[case][3] == "pooled" else (folder / "model.onnx")
     assert (folder / "cold.onnx").exists() == (CASES[case][3] == "pooled")
     nobody = {**rows, "person": np.full(len(x), "somebody else")}
@@ -123,6 +117,17 @@ def test_a_network_with_its_head_as_an_input(name):
         np.testing.assert_allclose(found, want, atol=1e-5)
     assert named == ("prediction" if numbers else "probabilities")
     assert np.abs(run_graph(graph, x=x)[1] - np.asarray(want)).max() > 1e-3
+
+
+def test_other_members_are_refused(made):
+    run, _ = made("number")
+    card, arrays = table_card(run)
+    weights = {"personal/weights/head": np.ones((1, 2))}
+    with pytest.raises(ConfigError, match=r"members head, pooled, .* alone; got .*, weighed"):
+        graphs(card, arrays | weights)
+    card["models"]["personal"]["kinds"] = ["other"]
+    with pytest.raises(ConfigError, match="alone; got other"):
+        graphs(card, arrays)
 
 
 def test_forgetting_leaves_the_graph(made, tmp_path):

@@ -19,6 +19,7 @@ from moml.types import Record
 Arrays = dict[str, np.ndarray]
 OPSET, IR = 17, 8  # read by onnxruntime from 1.13 (2022) on
 PERSONAL = {"steps", "head"}  # kinds of members whose heads a task adapts
+KINDS = PERSONAL | {"summary", "pooled"}
 BOUND = 3.0  # of the inputs, in standard deviations
 
 
@@ -89,6 +90,11 @@ def graphs(card: Record, arrays: Arrays) -> dict[str, bytes]:
     """The files of an export, by the card and the arrays of the numpy export."""
     if card["kind"] == "network":
         return {"model.onnx": _network(card, arrays)}
+    for name, entry in card["models"].items():
+        weighed = [array for array in arrays if array.startswith(f"{name}/weights/")]
+        if weighed or not KINDS.issuperset(entry["kinds"]):
+            what = f"{', '.join(entry['kinds'])}{', weighed' * bool(weighed)}"
+            raise ConfigError(f"a graph has members {', '.join(sorted(KINDS))} alone; got {what}")
     files = {"model.onnx": _table(card, arrays, "personal")}
     if card["cold"] != "personal":
         files["cold.onnx"] = _table(card, arrays, card["cold"])
