@@ -24,9 +24,8 @@ from moml.storage.arrays import filled, named_leaves, write_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import versions
 from moml.tabular import store
-from moml.tabular.frames import frames_in_and_out
 from moml.tabular.model import TableModel
-from moml.tabular.predict import Predicted, adapted, labelled, predict_rows
+from moml.tabular.predict import Predicted, adapted, labelled, predict_rows, with_frames
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
 from moml.training.fit import Learner
@@ -51,7 +50,7 @@ class TableRun:
         """The model that adapts."""
         return self.models["personal"]
 
-    @frames_in_and_out
+    @with_frames
     def predict(
         self,
         data: Source,
