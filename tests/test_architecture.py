@@ -76,7 +76,8 @@ def test_algorithms_touch_nothing_outside(path):
 
 def test_import_is_light():
     heavy = ["orbax", "tyro", "pyarrow", "flwr", "rich", "matplotlib", "flax", "torch", "sklearn"]
-    heavy += ["equinox", "safetensors", "pandas", "PIL", "pooch"]
+    heavy += ["equinox", "safetensors", "pandas", "PIL", "pooch", "polars"]
+    heavy += ["wandb", "mlflow", "onnx", "onnxruntime", "optuna", "tensorboardX"]
     use = "[getattr(moml, name) for name in moml.__all__]"  # they are imported at first use
     script = f"import sys, moml; {use}; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         from_equinox,
         from_linen,
         from_nnx,
+        from_torch_state,
         masked_mean,
         mlp,
         mse,
@@ -53,17 +54,18 @@ __all__ = [
     "Aux", "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper",
     "Learner", "MomlError", "Tasks", "accuracy", "cnn", "conv4", "cross_entropy", "episodes",
     "evaluate", "fit", "from_arrays", "from_equinox", "from_files", "from_linen", "from_lists",
-    "from_nnx", "from_rows", "keyed", "load", "masked_mean", "match_beta", "methods", "mlp",
-    "mse", "parts", "problems", "register_method", "register_model", "register_problem",
-    "resnet18", "sine", "sweep", "synthetic", "train_table", "unseen_sine", "wrap_loss",
+    "from_nnx", "from_rows", "from_torch_state", "keyed", "load", "masked_mean", "match_beta",
+    "methods", "mlp", "mse", "parts", "problems", "register_method", "register_model",
+    "register_problem", "resnet18", "sine", "sweep", "synthetic", "train_table", "unseen_sine",
+    "wrap_loss",
 ]  # fmt: skip
 __version__ = "0.2.0"
 _MODULES = {  # imported at first use: `moml --help` needs no JAX
     "algorithms.single.matching": "match_beta",
     "config.plugins": "register_method register_model register_problem",
     "errors": "CheckpointError ConfigError DataError Diverged MomlError",
-    "models": "Aux accuracy cnn conv4 cross_entropy from_equinox from_linen from_nnx masked_mean "
-    "mlp mse resnet18 wrap_loss",
+    "models": "Aux accuracy cnn conv4 cross_entropy from_equinox from_linen from_nnx "
+    "from_torch_state masked_mean mlp mse resnet18 wrap_loss",
     "tabular.run": "load",
     "tabular.train": "train_table",
     "tasks": "episodes from_arrays from_files from_lists from_rows keyed sine synthetic "

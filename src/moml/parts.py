@@ -14,6 +14,7 @@ from moml.algorithms.parts.adapt import gradient_steps, layer_steps, learned_ste
 from moml.algorithms.parts.choices import Inner, Sampling, batch_size, by_steps, fixed_number, spec
 from moml.algorithms.parts.curvature import exact, finite_difference, first_order
 from moml.algorithms.parts.heads import closed_form, prototypes
+from moml.algorithms.parts.low_rank import adapters
 from moml.algorithms.parts.memory import debiased_ema, ema
 from moml.algorithms.parts.memory import none as no_memory
 from moml.algorithms.parts.optimizer import rates
@@ -34,10 +35,10 @@ from moml.types import Adapt, Algorithm, Answers, Info, Memory, SampleSpec, Serv
 __all__ = [
     "Adapt", "Algorithm", "Answers", "ClientResult", "Count", "Group", "Info", "Inner",
     "Memory", "Method", "NonNegative", "Optimizer", "Participation", "Positive", "Probability",
-    "SampleSpec", "Sampling", "Server", "Task", "TaskBatch", "Weight", "Work", "answered",
-    "batch_size", "both_ways", "by_steps", "closed_form", "cosine", "debiased_ema", "decay_at",
-    "descend", "ema", "exact", "factory", "federated", "finite_difference", "first_order",
-    "fixed_number", "gradient_steps", "layer_steps", "learned_steps", "local_steps", "named",
-    "no_memory", "personal_step", "prototypes", "rates", "rounds", "server_optimizer",
-    "single_node", "spec", "towards_mean", "variant", "with_private",
+    "SampleSpec", "Sampling", "Server", "Task", "TaskBatch", "Weight", "Work", "adapters",
+    "answered", "batch_size", "both_ways", "by_steps", "closed_form", "cosine", "debiased_ema",
+    "decay_at", "descend", "ema", "exact", "factory", "federated", "finite_difference",
+    "first_order", "fixed_number", "gradient_steps", "layer_steps", "learned_steps",
+    "local_steps", "named", "no_memory", "personal_step", "prototypes", "rates", "rounds",
+    "server_optimizer", "single_node", "spec", "towards_mean", "variant", "with_private",
 ]  # fmt: skip

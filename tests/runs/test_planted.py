@@ -29,8 +29,8 @@ SINE = replace(SINE, problem=replace(SINE.problem, hidden=(4,), n=10), save_seco
 KINDS = ("link", "link to a folder", "dangling", "pipe")
 STEP = "checkpoints/0000000020"
 TRAINED = (
-    "lock", "log.txt", "metrics.jsonl", "run.json", "config.toml", "checkpoints", STEP,
-    f"{STEP}/info.json", f"{STEP}/manifest.json", f"{STEP}/state.safetensors", f"{STEP}/new",
+    "lock", "log.txt", "logs.json", "metrics.jsonl", "run.json", "config.toml", "checkpoints",
+    STEP, f"{STEP}/info.json", f"{STEP}/manifest.json", f"{STEP}/state.safetensors", f"{STEP}/new",
     "checkpoints/.writing-0000000020", "checkpoints/.old-0000000010",
     "checkpoints/.swapped-0000000010", "checkpoints/.x.partial", "memory", "memory/lock",
     "memory/about.json", "memory/rows", "memory/undo-0000000020-5f0c3a9e", "tensorboard",

@@ -1,5 +1,4 @@
 import json
-import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -34,7 +33,7 @@ def test_rows_come_back_as_they_were(path):
 
 @given(st.lists(st.floats(), min_size=1, max_size=4))
 def test_every_float_keeps_its_bits_or_is_null(values):
-    told = json.loads(json.dumps(metrics._plain(values), allow_nan=False))
+    told = json.loads(json.dumps(metrics.plain(values), allow_nan=False))
     for value, back in zip(values, told, strict=True):
         assert (
             back is None
@@ -124,27 +123,3 @@ def test_a_full_disk_is_told(path):
         with pytest.raises(ConfigError, match=r"metrics.jsonl: no space left on device"):
             file.write(row())
         file._file = mine
-
-
-def test_tensorboard_is_an_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with (
-        pytest.raises(ConfigError, match=r"pip install 'moml\[tensorboard\]'"),
-        metrics.tensorboard(tmp_path),
-    ):
-        pass
-
-
-def test_tensorboard_sees_every_number(tmp_path):
-    from tensorboardX.proto.event_pb2 import Event
-
-    with metrics.tensorboard(tmp_path, step=5) as show:
-        show(row(6, loss=[1.0, float("nan"), 3.0], norm=2.0))
-    (file,) = tmp_path.iterdir()
-    left, events = file.read_bytes(), []
-    while left:  # records of TensorFlow: length, its checksum, an event, its checksum
-        size = int.from_bytes(left[:8], "little")
-        events.append(Event.FromString(left[12 : 12 + size]))
-        left = left[16 + size :]
-    seen = [(v.tag, v.simple_value, e.step) for e in events for v in e.summary.value]
-    assert seen == [("loss/0", 1.0, 6), ("loss/2", 3.0, 6), ("norm", 2.0, 6)]

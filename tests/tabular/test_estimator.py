@@ -87,7 +87,7 @@ def test_a_fitted_one_is_a_run_for_the_commands(table, fitted, tmp_path):
     X, _, groups = parts(table)
     fitted.run_.save(tmp_path / "run")
     made = load_table_run(tmp_path / "run").predict(X.assign(group=groups))
-    np.testing.assert_array_equal(made.columns["prediction"], fitted.predict(X, groups=groups))
+    np.testing.assert_array_equal(made["prediction"], fitted.predict(X, groups=groups))
 
 
 def test_adapting_gives_another_one(table, fitted, new):
@@ -97,7 +97,7 @@ def test_adapting_gives_another_one(table, fitted, new):
     assert type(mine) is MomlRegressor and mine.get_params() == fitted.get_params()
     np.testing.assert_array_equal(fitted.predict(X), before)
     run, rows = fitted.run_, X.assign(group=user)
-    told = run.predict(rows, adapt_on=rows[:4].assign(target=y[:4])).columns["prediction"]
+    told = run.predict(rows, adapt_on=rows[:4].assign(target=y[:4]))["prediction"]
     np.testing.assert_allclose(mine.predict(X), told, rtol=1e-9)
     assert np.abs(told - before).max() > 0.1
     named = fitted.adapt(X[:4], y[:4], groups=user[:4])

@@ -63,6 +63,6 @@ def test_tables_of_other_libraries(run, table):
     rows = some(table, np.arange(40))
     told = run.predict(rows).columns["prediction"]
     for frame in (pd.DataFrame(rows), pa.table(rows)):
-        np.testing.assert_array_equal(run.predict(frame).columns["prediction"], told)
+        np.testing.assert_array_equal(run.predict(frame)["prediction"], told)
     with pytest.raises(moml.DataError, match="'x' with type str"):
         run.predict(pd.DataFrame(rows | {"x": [1, "x"] * 20}, dtype=object))

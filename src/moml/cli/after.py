@@ -23,6 +23,8 @@ class Export(Plugins):
     """Of a table: include the personal parameters of the tasks that the run knows."""
     client: int | None = None
     """Of a federated run: the model that this client keeps. By default the server's model."""
+    format: str = "numpy"
+    """numpy, or onnx: also the network as an ONNX graph, with personal parameters as inputs."""
 
 
 def export(command: Export) -> None:
@@ -30,7 +32,9 @@ def export(command: Export) -> None:
     from moml.serving.export import export as export_run
     from moml.serving.export_network import keeps_models
 
-    out = export_run(command.run, command.out, tasks=command.tasks, client=command.client)
+    out = export_run(
+        command.run, command.out, tasks=command.tasks, client=command.client, format=command.format
+    )
     say(f"export: {out}")
     if keeps_models(command.run):
         one = f"the one that client {command.client} keeps"

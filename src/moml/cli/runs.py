@@ -38,8 +38,8 @@ class Train(Execution):
     """Start from the parameters w of the newest checkpoint of another run."""
     json: Path | None = None
     """File for the result row."""
-    tensorboard: bool = False
-    """Also write the metrics for TensorBoard, in the run's folder (extra: tensorboard)."""
+    log: tuple[str, ...] = ()
+    """Services that get the metrics too, of tensorboard, wandb, mlflow (extras of these names)."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Sweep(Plugins):
     """Values of the method's numbers, such as eta=.002,.005 beta=.1,.3"""
     seeds: int = 5
     """Trainings of each point of the grid; from 1."""
+    log: tuple[str, ...] = ()
+    """Services that get the metrics too, of tensorboard, wandb and mlflow; the sweep is a group."""
     memory_gb: float | None = None
     """Memory to use; by default 70 % of what is free."""
     json: Path | None = None
@@ -68,8 +70,8 @@ class Resume(Execution):
     """Fields of config.toml that may differ from the start of the run."""
     json: Path | None = None
     """File for the result rows."""
-    tensorboard: bool = False
-    """Also write the metrics for TensorBoard, in the run's folder (extra: tensorboard)."""
+    log: tuple[str, ...] = ()
+    """Services that get the metrics too, of tensorboard, wandb, mlflow (extras of these names)."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ def train(arguments: Sequence[str]) -> None:
         file = rows_file(own.json)
         began = time.monotonic()
         config, job = runs.train(
-            config, own.out, source=own.from_, progress=True, board=own.tensorboard, mesh=mesh,
+            config, own.out, source=own.from_, progress=True, log=own.log, mesh=mesh,
             group=group,
         )  # fmt: skip
         if group.leads:
@@ -177,7 +179,9 @@ def sweep(arguments: Sequence[str]) -> None:
     if own.memory_gb is not None and not own.memory_gb > 0:
         raise ConfigError(f"memory_gb must be above 0; got {own.memory_gb:g}")
     memory = None if own.memory_gb is None else 1e9 * own.memory_gb
-    config, rows = sweep_run(config, own.out, grid, own.seeds, memory=memory, progress=True)
+    config, rows = sweep_run(
+        config, own.out, grid, own.seeds, memory=memory, progress=True, log=own.log
+    )
     _report(rows, f"{config.method}: the best first", file, own.out)
 
 
@@ -192,12 +196,14 @@ def resume(command: Resume) -> None:
         if "grid" in known:
             if mesh is not None:
                 raise ConfigError(f"{command.run} holds a sweep: it runs on one device")
-            config, rows = sweeps.resume_sweep(command.run, command.allow_change, progress=True)
+            config, rows = sweeps.resume_sweep(
+                command.run, command.allow_change, progress=True, log=command.log
+            )
             file = file or command.run / "rows.json"
             _report(rows, f"{config.method}: the best first", file, command.run)
             return
         config, job = runs.resume(
-            command.run, command.allow_change, progress=True, board=command.tensorboard, mesh=mesh,
+            command.run, command.allow_change, progress=True, log=command.log, mesh=mesh,
             group=group,
         )  # fmt: skip
         if group.leads:

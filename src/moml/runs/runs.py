@@ -15,12 +15,13 @@ from moml.errors import CheckpointError, ConfigError
 from moml.runs.consistency import assert_same_config, assert_same_data, assert_same_folder
 from moml.runs.job import Job, Plan, plan_of, single, sizes_of
 from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
-from moml.runs.session import run_job
+from moml.runs.session import Logs, run_job
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
-from moml.storage.metrics import COST, mark_of, read, tensorboard_x, verify
+from moml.storage.metrics import COST, mark_of, read, verify
+from moml.storage.sinks import check_sinks
 from moml.training.compose import hyper_of, init_key
 from moml.training.disk import OnDisk
 from moml.training.execution import copy_arrays
@@ -48,7 +49,7 @@ def train(
     *,
     source: Path | None = None,
     progress: bool = False,
-    board: bool = False,
+    log: Sequence[str] = (),
     callback: Callback | None = None,
     mesh: Mesh | None = None,
     group: ProcessGroup = ALONE,
@@ -56,10 +57,10 @@ def train(
     """Start a run in a folder and train to its end; the resolved configuration, and the job.
 
     With a `source`, another run, it starts from the parameters w there. With a `mesh` its tasks are
-    distributed over many devices, those of all processes of the `group`.
+    distributed over many devices, those of all processes of the `group`. Services named in `log`
+    get the metrics too.
     """
-    if board:
-        tensorboard_x()  # raises before anything is started
+    check_sinks(log)
 
     def prepare(given: Config = config) -> tuple[Plan, Config]:
         plan = plan_of(given)
@@ -80,7 +81,7 @@ def train(
         assert_same_folder(group, folder)
         group.run_all("begin", claim if group.leads else nothing)
         run_job(
-            folder, config, job, progress=progress, board=board, callback=callback,
+            folder, config, job, progress=progress, logs=Logs(log), callback=callback,
             save_first=source is not None, group=group,
         )  # fmt: skip
     return config, job
@@ -107,12 +108,13 @@ def resume(
     allow: Sequence[str] = (),
     *,
     progress: bool = False,
-    board: bool = False,
+    log: Sequence[str] = (),
     callback: Callback | None = None,
     mesh: Mesh | None = None,
     group: ProcessGroup = ALONE,
 ) -> tuple[Config, Job]:
     """Continue a run from its last good checkpoint, also on other devices than before."""
+    check_sinks(log)
     group.run_all("record", lambda: record_of(folder))
     assert_same_folder(group, folder)
     with ExitStack() as stack:
@@ -133,7 +135,7 @@ def resume(
         assert_same_data(group, plan, None)
         job = single(config, plan, folder=folder, mesh=mesh, group=group)
         run_job(
-            folder, config, job, progress=progress, board=board, callback=callback,
+            folder, config, job, progress=progress, logs=Logs(log), callback=callback,
             ready=note if group.leads else nothing, group=group,
         )  # fmt: skip
     return config, job

@@ -6,21 +6,23 @@ RUN/  config.toml    the configuration, resolved
       checkpoints/   see `moml.storage.checkpoint`
       memory/        see `moml.storage.rows_on_disk`, where memories are on disk
       log.txt        what happened when
+      logs.json      ids in services that get the metrics too, see `moml.storage.sinks`
       lock           the process that is using the folder
 """
 
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from shlex import quote
 from types import FrameType
+from typing import NamedTuple
 
 import numpy as np
 
-from moml.config.config import Config
+from moml.config.config import Config, fields_of
 from moml.config.plugins import plugin_words
 from moml.config.toml import dump
 from moml.errors import ConfigError, Interrupted
@@ -30,11 +32,29 @@ from moml.runtime.account import Cost
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import DETERMINISTIC, open_log, versions
-from moml.storage.metrics import COST, START, Metrics, mark_of, read, tensorboard, verify
+from moml.storage.metrics import COST, START, Metrics, mark_of, read, verify
+from moml.storage.sinks import About, open_sinks
 from moml.training.loop import Callback, TrainingInfo, loop
 from moml.types import Record, State
 
 log = logging.getLogger("moml")
+
+
+class Logs(NamedTuple):
+    """Services that get the metrics too; of a sweep also its folder, and its members' settings."""
+
+    names: Sequence[str] = ()
+    group: Path | None = None
+    members: tuple[Record, ...] | None = None
+
+
+NO_LOGS = Logs()
+
+
+def resume_words(folder: Path, config: Config, log: Sequence[str]) -> str:
+    """The command that continues a run."""
+    services = f" --log {' '.join(log)}" if log else ""
+    return f"moml resume {quote(str(folder))}{services}{plugin_words(config.plugin)}"
 
 
 @contextmanager
@@ -103,7 +123,7 @@ def run_job(
     job: Job,
     *,
     progress: bool = False,
-    board: bool = False,
+    logs: Logs = NO_LOGS,
     callback: Callback | None = None,
     resume: str | None = None,
     more: bool = False,
@@ -115,12 +135,12 @@ def run_job(
 
     Metrics, scores and checkpoints are written after the stretches of the loop. Raises Interrupted
     after a signal, when all is saved (at the end only if there is `more` to do), and Diverged.
-    `resume` is the command that continues. `save_first` saves step 0. `ready` is called when the
-    state to continue from is loaded, before anything is changed. All processes of a `group` do the
-    same; the first one writes, and all save.
+    `logs` get the metrics too. `resume` is the command that continues. `save_first` saves step 0.
+    `ready` is called when the state to continue from is loaded, before anything is changed. All
+    processes of a `group` do the same; the first one writes, and all save.
     """
     plan, path = job.plan, folder / "metrics.jsonl"
-    resume = resume or f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}"
+    resume = resume or resume_words(folder, config, logs.names)
     uses = versions()
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (
@@ -147,10 +167,10 @@ def run_job(
             text = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
             log.warning(text, DETERMINISTIC[0])
         every = max(1, config.score_every // config.log_every) if config.score_every else 0
-        boards = tensorboard(folder / "tensorboard", done) if board and group.leads else None
+        told = About(fields_of(config), logs.group, logs.members)
         with (
             Metrics(path, mark) if group.leads else nullcontext() as metrics,
-            boards or nullcontext(lambda row: None) as show,
+            open_sinks(logs.names if group.leads else (), folder, told, done) as show,
         ):
             spent = _spent(path, job, done, leads=group.leads)
             clock, halt = time.monotonic(), 0

@@ -8,24 +8,23 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from shlex import quote
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from moml.config.config import Config
-from moml.config.plugins import plugin_words
 from moml.errors import ConfigError, check_count
 from moml.runs.job import Plan, many, plan_of, sizes_of
 from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
 from moml.runs.runs import resolved, row_of
-from moml.runs.session import run_job
+from moml.runs.session import Logs, resume_words, run_job
 from moml.runtime import simulate
 from moml.runtime.memory_budget import bytes_of, free_bytes
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
+from moml.storage.sinks import check_sinks
 from moml.training.compose import first_program, hyper_of, init_key, run_key
 from moml.training.sweep import grid_of, stacked_hyper
 from moml.types import Record
@@ -82,8 +81,10 @@ def sweep_run(
     *,
     memory: float | None = None,
     progress: bool = False,
+    log: Sequence[str] = (),
 ) -> tuple[Config, list[Record]]:
     """Start a sweep in a folder and train to its end; `memory` in bytes, else what is free."""
+    check_sinks(log)
     check_count("seeds", seeds)
     if config.memory == "disk":
         raise ConfigError("memory must be ram in a sweep; got disk, which moml train takes")
@@ -96,20 +97,21 @@ def sweep_run(
         budget = memory if memory is not None else None if free is None else SHARE * free
         size = members_that_fit(plan, config, len(settings), budget)
         begin(folder, config, {"grid": grid, "seeds": seeds, "members": size})
-        return config, _parts(folder, config, plan, settings, size, progress)
+        return config, _parts(folder, config, plan, settings, size, progress, log)
 
 
 def resume_sweep(
-    folder: Path, allow: Sequence[str] = (), *, progress: bool = False
+    folder: Path, allow: Sequence[str] = (), *, progress: bool = False, log: Sequence[str] = ()
 ) -> tuple[Config, list[Record]]:
     """Continue a sweep from the last good checkpoint of each of its parts."""
+    check_sinks(log)
     record_of(folder)
     with Lock(folder):
         record, config, note = unchanged(folder, allow)
         warn_of_forgotten(record)
         settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
         plan = plan_of(config)
-        return config, _parts(folder, config, plan, settings, size, progress, note)
+        return config, _parts(folder, config, plan, settings, size, progress, log, note)
 
 
 def _parts(
@@ -119,16 +121,18 @@ def _parts(
     settings: list[Record],
     size: int,
     progress: bool,
+    services: Sequence[str],
     ready: Callable[[], None] = lambda: None,
 ) -> list[Record]:
     """Train part after part; the rows of all, the best first. `ready` is called once."""
     began, scores = time.monotonic(), []
     for number, at in enumerate(range(0, len(settings), size)):
-        job = many(config, settings[at : at + size], plan)
+        some = settings[at : at + size]
+        job = many(config, some, plan)
         part = writable_folder(folder / f"part-{number:03d}", 0o700)
         run_job(
-            part, config, job, progress=progress,
-            resume=f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}",
+            part, config, job, progress=progress, logs=Logs(services, folder, tuple(some)),
+            resume=resume_words(folder, config, services),
             more=at + size < len(settings), ready=ready if at == 0 else lambda: None,
         )  # fmt: skip
         scores += read(part / "metrics.jsonl")[-1]["score"]

@@ -4,6 +4,7 @@ card.json           format, columns, target, settings, scores
 params.safetensors  the networks, and of a table the residuals for intervals
 tasks.json, tasks.safetensors   of a table: the known tasks and their personal parameters
 moml_serve.py       the stand-alone program that reads these, adapts and predicts
+model.onnx          with format "onnx": the network as a graph
 manifest.json       size and SHA-256 of each
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 from moml.algorithms.tabular.members import STEPS, PersonalParams
 from moml.errors import ConfigError
 from moml.serving.export_network import network_card
+from moml.serving.export_onnx import graphs, onnx
 from moml.storage.arrays import named_leaves, write_arrays
 from moml.storage.files import write_bytes, write_text
 from moml.storage.folder import versions
@@ -24,6 +26,7 @@ from moml.tabular.store import building, free_place, read_about, write_blocks, w
 from moml.types import Record
 
 FORMAT = 1  # of an export; the FORMAT of moml_serve.py
+FORMATS = ("numpy", "onnx")
 PREDICTOR = Path(__file__).with_name("moml_serve.py")  # copied, never imported
 HOW = "python moml_serve.py predict --data rows.csv --out predicted.csv; or in Python, see the file"
 
@@ -34,12 +37,18 @@ def export(
     *,
     tasks: bool = True,
     client: int | None = None,
+    format: str = "numpy",
 ) -> Path:
     """Write the export of a table's run, or of a run by `moml train CONFIG`, to a new folder.
 
     `tasks`: include the personal parameters of the tasks that a table's run knows. `client`: of a
-    federated run, the model that this client keeps instead of the server's.
+    federated run, the model that this client keeps instead of the server's. `format`: "numpy", or
+    "onnx" for the same folder with the network as a graph beside, see `export_onnx`.
     """
+    if format not in FORMATS:
+        raise ConfigError(f"format must be one of {', '.join(FORMATS)}; got {format!r}")
+    if format == "onnx":
+        onnx()  # raises before anything is read
     run, out = Path(run), free_place(out)
     if (run / "card.json").exists():
         raise ConfigError(f"{run} is an export already; give the run that it was made from")
@@ -64,6 +73,8 @@ def export(
             write_blocks(folder / "tasks.safetensors", len(store.places), blocks)
             write_ids(folder, [*store.places], store.rows.tolist())
         write_bytes(PREDICTOR.read_bytes(), folder / "moml_serve.py")
+        for name, graph in graphs(card, arrays).items() if format == "onnx" else ():
+            write_bytes(graph, folder / name)
     return out
 
 

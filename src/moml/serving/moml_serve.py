@@ -496,6 +496,16 @@ class Table:
             new |= {"lower": new["prediction"] + low, "upper": new["prediction"] + high}
         return new
 
+    def inputs(self, task: Any) -> Arrays:
+        """The personal parameters of a task, as inputs of model.onnx; of a new one none."""
+        person = self.known.get(_text(task))
+        if person is None:
+            return {}
+        given = {"summary": person.summary} if person.summary.size else {}
+        for kind, head in person.heads.items():
+            given |= {f"{kind}/weight": head.weight, f"{kind}/bias": head.bias}
+        return {name: array.astype("f4") for name, array in given.items()}
+
     def encode(self, rows: Rows) -> np.ndarray:
         """The network's inputs."""
         sizes = sorted({len(values) for values in rows.values()})

@@ -27,7 +27,7 @@ PACKAGES = ("moml", "jax", "jaxlib", "numpy", "optax")
 DETERMINISTIC = ("--xla_gpu_deterministic_ops", "--xla_gpu_exclude_nondeterministic_ops")
 OWN = (  # what moml writes into the folder of a run, of its memories, or of a federation's server
     r"(lock|log\.txt|run\.json|config\.toml|metrics\.jsonl|checkpoints|memory|tensorboard|part-\d+"
-    r"|clients\.json|about\.json|rows|undo-.*|rounds\.jsonl|privacy\.json|w\.safetensors)"
+    r"|logs\.json|clients\.json|about\.json|rows|undo-.*|rounds\.jsonl|privacy\.json|w\.safetensors)"
 )
 KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 

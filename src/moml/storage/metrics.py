@@ -7,18 +7,14 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from moml.atomic import append_plain, open_plain
-from moml.errors import CheckpointError, ConfigError, DataError
-from moml.storage.files import writable_folder, writing_to
+from moml.errors import CheckpointError, DataError
+from moml.storage.files import writing_to
 from moml.types import Record
 
 COUNTS = ("step", "iterations", "samples")  # integers, the same for all members of a sweep
@@ -68,7 +64,7 @@ class Metrics:
         if set(row) - {COST} != set(FIELDS):
             raise DataError(f"a metrics row must have {', '.join(FIELDS)}; got {', '.join(row)}")
         counts = {name: int(row[name]) for name in COUNTS}
-        values = {name: _plain(row[name]) for name in VALUES}
+        values = {name: plain(row[name]) for name in VALUES}
         cost = {name: np.asarray(value, int).tolist() for name, value in row.get(COST, {}).items()}
         whole = counts | values | ({COST: cost} if cost else {})
         line = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode() + b"\n"
@@ -117,38 +113,6 @@ def read(path: Path | str) -> list[Record]:
     return rows
 
 
-def tensorboard_x() -> ModuleType:
-    """Import the package that writes for TensorBoard; a ConfigError says how to install it."""
-    try:
-        return import_module("tensorboardX")
-    except ImportError as error:
-        missing = "TensorBoard needs tensorboardX: pip install 'moml[tensorboard]'"
-        raise ConfigError(missing) from error
-
-
-@contextmanager
-def tensorboard(folder: Path | str, step: int = 0) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes rows for TensorBoard; earlier ones from `step` on are purged."""
-    with writing_to(writable_folder(folder, 0o700)):
-        writer = tensorboard_x().SummaryWriter(str(folder), purge_step=step)
-
-    def show(row: Record) -> None:
-        for name in VALUES:
-            value = _plain(row[name])
-            members = enumerate(value) if isinstance(value, list) else [("", value)]
-            for member, number in members:
-                if number is not None:
-                    writer.add_scalar(f"{name}/{member}".rstrip("/"), number, row["step"])
-        with writing_to(folder):
-            writer.flush()
-
-    try:
-        yield show
-    finally:
-        with writing_to(folder):
-            writer.close()
-
-
 def _prefix(path: Path, length: int) -> bytes:
     if length == 0:
         return b""
@@ -156,7 +120,7 @@ def _prefix(path: Path, length: int) -> bytes:
         return file.read(length)
 
 
-def _plain(value: object) -> float | list[float | None] | None:
+def plain(value: object) -> float | list[float | None] | None:
     """A number, None, or a list of them, as strict JSON has it."""
     numbers = np.asarray(value, float)  # None becomes NaN, and that null
     plain = [number if math.isfinite(number) else None for number in numbers.ravel().tolist()]

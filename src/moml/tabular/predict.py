@@ -1,14 +1,19 @@
 """Predictions for rows of any tasks, each from its task's personal parameters."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import numpy as np
 
 from moml.algorithms.tabular.members import PersonalParams
+from moml.data.table.frame import Frame, columns_of
 from moml.data.table.groups import Groups
 from moml.data.table.target import Target
+from moml.data.table.write import extend_frame
+from moml.errors import MomlWarning
 from moml.tabular.model import TableModel
 from moml.tabular.rows import Rows
 from moml.tabular.store import BLOCK, Block, TaskStore
@@ -90,3 +95,23 @@ def labelled(target: Target, given: np.ndarray) -> dict[str, np.ndarray]:
         return {"prediction": target.unscale(given)}
     named = {f"probability_{name}": given[:, i] for i, name in enumerate(target.classes)}
     return {"prediction": target.labels[given.argmax(axis=1)], **named}
+
+
+Run = TypeVar("Run")
+More = ParamSpec("More")
+Predict = Callable[Concatenate[Run, Any, More], Predicted]
+
+
+def with_frames(predict: Predict[Run, More]) -> Callable[Concatenate[Run, Any, More], Any]:
+    """The same method, of a frame the frame with the predictions; remarks are then warnings."""
+
+    @wraps(predict)
+    def predicted(run: Run, data: Any, *args: More.args, **how: More.kwargs) -> Any:
+        if not isinstance(data, Frame):
+            return predict(run, data, *args, **how)
+        made = predict(run, columns_of(data), *args, **how)
+        for remark in made.remarks:
+            warnings.warn(remark, MomlWarning, stacklevel=2)
+        return extend_frame(data, made.columns)
+
+    return predicted

@@ -51,6 +51,9 @@ def read(data: Source, columns: Sequence[str] | None, text: Sequence[str]) -> Ta
         return data
     if isinstance(data, Mapping | Frame):
         return as_table(data, text)
+    if not isinstance(data, str | os.PathLike):
+        given = type(data).__name__
+        raise DataError(f"a table must be a file, columns by name or a frame; got {given}")
     return read_table(data, columns=columns, text=text)
 
 

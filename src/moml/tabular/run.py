@@ -25,7 +25,7 @@ from moml.storage.files import write_text
 from moml.storage.folder import versions
 from moml.tabular import store
 from moml.tabular.model import TableModel
-from moml.tabular.predict import Predicted, adapted, labelled, predict_rows
+from moml.tabular.predict import Predicted, adapted, labelled, predict_rows, with_frames
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
 from moml.training.fit import Learner
@@ -50,6 +50,7 @@ class TableRun:
         """The model that adapts."""
         return self.models["personal"]
 
+    @with_frames
     def predict(
         self,
         data: Source,
@@ -84,6 +85,7 @@ class TableRun:
         -------
         Predicted with `columns`, in the order of the rows: `prediction`, of classes
         `probability_<class>`, with an interval `lower` and `upper`; and `remarks` on the rows.
+        Of a polars or pandas frame: the frame with these columns, and the remarks as warnings.
         """
         task, target = self.about["task"], self.columns.target
         if interval is not None:
@@ -156,10 +158,8 @@ class TableRun:
         sizes, ids = given.groups.sizes, given.groups.ids
         able = [i for i, id_ in enumerate(ids) if sizes[i] > 1 and id_ not in trained]
         if not able:
-            raise DataError(
-                "scores need tasks of 2 rows or more that training has not seen; got "
-                f"{len(sizes):,} tasks, none of them such"
-            )
+            wanted = "scores need tasks of 2 rows or more that training has not seen"
+            raise DataError(f"{wanted}; got {len(sizes):,} tasks, none of them such")
         return score_tasks(
             self.models, self.about["cold"], self.rivals, self.columns.target, given, able,
             seed=self.about["seed"], progress=progress,

@@ -121,8 +121,7 @@ def train_table(
     build = None if model is None else load_build(model)
     wanted = None if inputs is None else list(dict.fromkeys([*special, *inputs]))
     table = read(data, wanted, [task])
-    for name in set(exclude) - set(table.left_out):
-        table.column(name)  # raises for a misspelt name
+    table.named(exclude)  # raises for a misspelt name
     groups = group(table, task, order)
     parts = split(groups, hold_out, seed)
     columns = learn_columns(

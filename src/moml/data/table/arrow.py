@@ -56,8 +56,9 @@ def chunk_of(array: Arrow, as_text: bool, name: str = "") -> Chunk:
         return Chunk("empty", None, rows)
     if _is_text(given) or (types.is_dictionary(given) and _is_text(given.value_type)):
         return Chunk("text", _coded(array), rows)
-    if types.is_dictionary(given):
-        return chunk_of(array.dictionary_decode(), as_text, name)
+    if types.is_dictionary(given):  # whole numbers are categories, as of pandas; floats are not
+        categories = types.is_integer(given.value_type)
+        return chunk_of(array.dictionary_decode(), as_text or categories, name)
     if types.is_boolean(given):
         if as_text:
             return Chunk("text", _coded(array.cast(pa.string())), rows)

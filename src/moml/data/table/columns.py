@@ -13,6 +13,7 @@ import numpy as np
 from moml.data.table.arrow import MISSING, arrow
 from moml.data.table.frame import NOTHING, Column, Table
 from moml.data.table.inputs import CYCLES, Features, Input, Scale, encode, learn, recoded
+from moml.data.table.lists import expanded
 from moml.data.table.target import Rows, Target, learn_target
 from moml.errors import DataError
 
@@ -121,6 +122,7 @@ def learn_columns(
     if `classification`.
     """
     rows = np.arange(table.rows) if rows is None else rows
+    inputs, exclude = (inputs and table.named(inputs)), expanded(exclude, table.columns)
     known, apart = learn_target(table, target, rows, classification), {target, *exclude}
     for name in set(inputs or ()) & apart:
         raise DataError(f"column {name} cannot be an input: it is the target, task or weight")

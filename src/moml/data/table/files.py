@@ -10,6 +10,7 @@ from pathlib import Path
 from moml.data.table.arrow import Arrow, Chunk, Schema, arrow
 from moml.data.table.csv_files import Csv, csv_chunks, csv_schema
 from moml.data.table.limits import Meter, check_batch, check_ipc, check_parquet, gathered
+from moml.data.table.lists import expanded, names_in, picked
 from moml.errors import DataError
 
 ENDINGS = {
@@ -57,16 +58,19 @@ def chunks_of(
     """The columns of a file that are asked for, and its number of rows."""
     with errors_named(path):
         schema, csv = schema_of(path)
-        names = schema.names
+        known = names_in(schema)
+        names = [name for column in schema.names for name in known[column]]
         for name, count in Counter(names).items():
             if count > 1:
                 raise DataError(f"{path} has two columns of the name {name}")
-        wanted = list(dict.fromkeys(columns or names))
+        wanted = list(dict.fromkeys(expanded(columns or names, names)))
         for name in set(wanted) - set(names):
-            raise no_column(str(path), name, names)
+            raise no_column(str(path), name, schema.names)
         if csv is not None:
             return csv_chunks(csv, schema, wanted, text, meter)
-        return gathered(batches(path, schema, wanted, meter), wanted, text, meter)
+        stored = [column for column in schema.names if not set(wanted).isdisjoint(known[column])]
+        found = batches(path, schema, stored, meter)
+        return gathered((picked(batch, wanted) for batch in found), wanted, text, meter)
 
 
 def schema_of(path: Path) -> tuple[Schema, Csv | None]:

@@ -26,6 +26,7 @@ from moml.data.table.arrow import (
 )
 from moml.data.table.files import chunks_of, files_of, no_column
 from moml.data.table.limits import Meter
+from moml.data.table.lists import expanded, spread
 from moml.errors import DataError
 
 NOTHING = "it has no value at all"
@@ -92,6 +93,14 @@ class Table(NamedTuple):
             raise DataError(f"{self.name}: column {name} cannot be used: {self.left_out[name]}")
         raise no_column(self.name, name, [*self.columns, *self.left_out])
 
+    def named(self, names: Iterable[str]) -> list[str]:
+        """The same names, that of a list as those of all its columns; all must be there."""
+        found = expanded(names, [*self.columns, *self.left_out])
+        for name in found:
+            if name not in self.left_out:
+                self.column(name)
+        return found
+
     @property
     def name(self) -> str:
         """The file, or the folder of the files."""
@@ -156,6 +165,8 @@ def as_table(
 ) -> Table:
     """A table from columns in memory: arrays, lists, arrow arrays, or all of a frame.
 
+    An array [rows, d] or a column of lists of d numbers is d columns: `name[0]`, `name[1]`, ...
+
     >>> table = as_table({"city": ["york", None, "york"], "age": [31.0, 45.0, None]})
     >>> table.columns["city"].values.tolist(), table.columns["age"].missing.tolist()
     ([0, -1, 0], [False, False, True])
@@ -166,6 +177,8 @@ def as_table(
     known = lambda values: values.astype("M8[us]") if coarse(values) else values
 
     def as_arrow(key: str, values: Any) -> Arrow:
+        if isinstance(values, np.ndarray) and values.ndim == 2:  # an embedding in each row
+            return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
         try:
             return pa.array(known(values), from_pandas=True)
         except OverflowError:  # integers of Python beyond 64 bits with a sign
@@ -174,7 +187,7 @@ def as_table(
 
     try:
         given = columns if isinstance(columns, Mapping) else columns_of(columns)
-        arrays = {key: as_arrow(key, values) for key, values in given.items()}
+        arrays = spread({key: as_arrow(key, values) for key, values in given.items()})
         parts = {key: [chunk_of(array, key in as_text, key)] for key, array in arrays.items()}
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"{name}: a column must be all numbers, texts or dates: {error}") from error

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from moml.atomic import atomic_write
 from moml.data.table.arrow import Arrow, Schema, arrow
@@ -77,6 +80,31 @@ def extend_table(
                 write(pa.RecordBatch.from_arrays(full, schema=schema))
         if row != len(more):
             raise DataError(f"{source} must have as many rows as its new columns, {len(more):,}")
+
+
+def extend_frame(frame: Any, columns: Mapping[str, np.ndarray]) -> Any:
+    """The frame with further columns: of polars or pandas the same kind, of others one of pyarrow.
+
+    Its own columns, and the index of a pandas frame, stay as they are.
+
+    >>> import polars as pl
+    >>> extend_frame(pl.DataFrame({"user": ["a"]}), {"prediction": np.array([0.5])}).columns
+    ['user', 'prediction']
+    """
+    kind = type(frame).__module__.partition(".")[0]
+    table = frame if kind in ("polars", "pandas") else arrow().table(frame)
+    for name in columns:
+        if name in (table.columns if table is frame else table.column_names):
+            raise DataError(f"the table has a column {name} already; rename it first")
+    if kind == "pandas":
+        return table.assign(**columns)
+    if kind == "polars":
+        import polars
+
+        return table.with_columns([polars.Series(name, some) for name, some in columns.items()])
+    for name, some in columns.items():
+        table = table.append_column(name, arrow().array(some))
+    return table
 
 
 def _typed(file: Path, plain: bool, text: frozenset[str]) -> tuple[Schema, Csv | None]:
