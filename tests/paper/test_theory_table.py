@@ -154,7 +154,7 @@ def test_constants_of_the_tasks():
     made = problem(jax.random.key(0))
     data = made.tasks.full(jnp.arange(20))
     one = lambda x, y: 2 * (0.5 - y) * 0.25 * x  # the gradient of (sigmoid(w.x) - y)^2 at w = 0
-    grads = np.asarray(jax.vmap(jax.vmap(one))(data.x, data.y[..., 0] if data.y.ndim > 2 else data.y))
+    grads = np.asarray(jax.vmap(jax.vmap(one))(data.x, data.y))
     means = grads.mean(axis=1)
     spread = ((grads - means[:, None]) ** 2).sum(axis=-1).mean(axis=1)
     np.testing.assert_allclose(made.constants.gradient_noise, np.sqrt(spread.max()), rtol=1e-6)

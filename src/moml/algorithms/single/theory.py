@@ -143,11 +143,14 @@ class Conditions(NamedTuple):
                 f"got {eta0:g}"
             )
         if not 0 <= alpha < self.alpha:
-            broken.append(f"alpha must be in [0, {self.alpha:.3g}), (sqrt(2) - 1) / L; got {alpha:g}")
+            broken.append(
+                f"alpha must be in [0, {self.alpha:.3g}), (sqrt(2) - 1) / L; got {alpha:g}"
+            )
         if spread is not None and spread < self.tasks:
             broken.append(
-                f"(n - 1) B_L / (n - B_L) must be at least {self.tasks}, (8 rho alpha gamma_G / L)^2;"
-                f" got {spread:.3g} with B_L = {need.tasks} of n = {self.n}"
+                f"(n - 1) B_L / (n - B_L) must be at least {self.tasks}, "
+                f"(8 rho alpha gamma_G / L)^2; got {spread:.3g} with B_L = {need.tasks} "
+                f"of n = {self.n}"
             )
         if need.support < self.samples:
             broken.append(

@@ -181,8 +181,8 @@ class Theory(Experiment):
 
         check_count("horizons", self.horizons, 2)
         lines, rows, curves = rates.rates_of(self.methods), self.start("reproduce-rates"), []
-        form = {"horizons": self.horizons, "seeds": self.seeds, "progress": True}
-        for curve in rates.run_rates(lines, **form):
+        found = rates.run_rates(lines, horizons=self.horizons, seeds=self.seeds, progress=True)
+        for curve in found:
             curves.append(curve)
             rows.add(rates.rows_of(curve))
         rates.print_rates(curves)

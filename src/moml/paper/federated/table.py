@@ -97,8 +97,8 @@ def picked(scores: Sequence[Scores], lost: np.ndarray, seeds: int, p: Protocol) 
     first, last = np.arange(seeds), np.full(seeds, len(scores) - 1)
     if p.tuned and not p.stops:
         found = scores[-1]["tuning"].mean(axis=1)[:, TEST_STEPS].reshape(-1, seeds)
-        setting = best_first(found, lost.reshape(-1, seeds))[0]
-        return Pick(setting * seeds + first, last, TEST_STEPS)
+        chosen = best_first(found, lost.reshape(-1, seeds))[0]
+        return Pick(chosen * seeds + first, last, TEST_STEPS)
     if p.tuned:
         found = np.stack([one["tuning"].mean(axis=1) for one in scores])  # [points, members, steps]
         found = np.moveaxis(found.reshape(len(scores), -1, seeds, found.shape[-1]), 2, -1)

@@ -140,9 +140,9 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     tasks, trained = training_tasks(*place[:2], place.noise), learner(place.family)
     done = train(
         "moml-v1", trained.loss, trained.init, tasks, seeds=plan.seeds,
-        grid={"beta": betas, "eta": plan.etas, "alpha": [trained.alpha]}, iterations=place.iterations,
-        schedule=decay_at(place.iterations * 3 // 4), progress=progress, k=place.k,
-        both_ways=plan.both_ways, optimizer="adam",
+        grid={"beta": betas, "eta": plan.etas, "alpha": [trained.alpha]},
+        iterations=place.iterations, schedule=decay_at(place.iterations * 3 // 4),
+        progress=progress, k=place.k, both_ways=plan.both_ways, optimizer="adam",
     )  # fmt: skip
     score, _ = tests(place, plan.steps)
     errors = np.asarray(score(done.run.meta), float)

@@ -33,7 +33,7 @@ ADAPT = gradient_steps(LOSS)
 
 
 def logistic(key: Key, n: int = N) -> Tasks:
-    """n tasks: x ~ 2 N(0, I), w_i ~ 2 N(0, I); a label is 1 with probability sigmoid(w_i . x), else 0.
+    """n tasks: x, w_i ~ 2 N(0, I); a label is 1 with probability sigmoid(w_i . x), else 0.
 
     S1, S2 and S3 are drawn with replacement, independent as the theorem has them. Without it they
     would be disjoint, and so correlated by 1 / 99: a bias of its own, |grad F|^2 about 1e-5.

@@ -94,8 +94,9 @@ def compose(line: Line, s2: str, p: Problem, eta: float) -> Method:
     algorithm = chosen.algorithm
     if line.theoretical:
         eta0 = 4 * p.constants.smoothness * eta * line.speed  # so that eta_t <= eta * line.speed
-        about = {"constants": p.constants, "n": N, "eta0": eta0, "alpha": line.alpha}
-        algorithm = theoretical_steps(algorithm, LOSS, LIPSCHITZ, **about)
+        algorithm = theoretical_steps(
+            algorithm, LOSS, LIPSCHITZ, constants=p.constants, n=N, eta0=eta0, alpha=line.alpha
+        )
     return chosen._replace(algorithm=watched(algorithm))
 
 
