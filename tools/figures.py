@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 NUMBER = re.compile(
-    r"(?<![\w.,-])[-+−]?(\d[\d,]*(?:\.\d+)?|\.\d+)(e[-+]?\d+)?(?![\w]|-\w|\.\d)"
+    r"(?<![\w.,-])[-+−]?(\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(e[-+]?\d+)?(?![\w]|-\w|\.\d)"
     r"(?:\s?%?)(?:<!--(?P<source>.*?)-->)?"
 )
 NAMED = re.compile(r"results/([\w.-]+\.txt)")
@@ -110,7 +110,7 @@ def quoted(digits: str, exponent: str | None) -> Quoted:
 
 def numbers_in(text: str) -> set[float]:
     """All numbers of a results file."""
-    found = re.findall(r"(?<![\w.])\d[\d,]*\.?\d*(?:e[-+]?\d+)?", text)
+    found = re.findall(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?", text)
     return {float(each.replace(",", "")) for each in found}
 
 

@@ -32,9 +32,9 @@ SINE = {
     "moml": "--method moml --shots 5 --iterations 400",
 }
 CLIENTS = (
-    "--method localmoml --carried True --beta 0.3 --problem.n 10 --problem.unseen 2 --problem.test_a 20 "
-    "--problem.hidden 8 --iterations 60 --log-every 20 --score-every 40 --tasks-per-step 4 --k 5 "
-    "--dropout 0.3 --straggle 0.3"
+    "--method localmoml --carried True --beta 0.3 --problem.n 10 --problem.unseen 2 "
+    "--problem.test_a 20 --problem.hidden 8 --iterations 60 --log-every 20 --score-every 40 "
+    "--tasks-per-step 4 --k 5 --dropout 0.3 --straggle 0.3"
 )
 
 

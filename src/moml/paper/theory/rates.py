@@ -170,10 +170,10 @@ def run_one(rate: Rate, n: int, eps: float, seeds: int, progress: bool) -> tuple
     chosen = method(rate.method, LOSS, **shape, **apart)
     calls = -(-setting.iterations // chosen.algorithm.iterations)
     grid = {"eta": [setting.eta], "alpha": [1.0]}
+    grid |= {} if setting.beta is None else {"beta": [setting.beta]}
     done = train(
         chosen, LOSS, lambda key: jnp.full(D, START), p.tasks, seeds=seeds,
-        iterations=setting.iterations, grid=grid | ({} if setting.beta is None else {"beta": [setting.beta]}),
-        chunk=-(-calls // POINTS), progress=progress,
+        iterations=setting.iterations, grid=grid, chunk=-(-calls // POINTS), progress=progress,
         score=lambda meta, hyper: np.sum(np.asarray(p.grad(meta, 1.0)) ** 2, axis=-1),
     )  # fmt: skip
     return done.run.samples, np.stack([gap for _, gap in done.curve])
