@@ -43,6 +43,8 @@ def results(tmp_path):
         ("64.8<!-- 66.25 - 1.55 --> (`results/a.txt`)", ["64.8"]),
         ("64.7<!-- 66.4 - 1.7 --> (`results/a.txt`)", ["64.7"]),
         ("33.9<!-- mean(66.25, 1.55) --> and 64<!-- setting --> (`results/a.txt`)", []),
+        ("0.014<!-- 2.2e-02 / 1.55 --> (`results/a.txt`)", []),
+        ("0.015<!-- 2.3e-02 / 1.55 --> (`results/a.txt`)", ["0.015"]),
         ("9<!-- whatever --> (`results/a.txt`)", ["9"]),
         ("-66.25 is -66.2 (`results/a.txt`)", []),
         ("results (`results/b.txt`)", ["no file"]),

@@ -122,8 +122,8 @@ def computed(source: str, known: set[float]) -> float | None:
             case ast.Expression(body):
                 return value(body)
             case ast.Constant(int() | float() as constant):
-                digits = ast.get_source_segment(source, node) or ""
-                if constant not in FREE and not quoted(digits, None).among(known):
+                digits, e, power = (ast.get_source_segment(source, node) or "").partition("e")
+                if constant not in FREE and not quoted(digits, e + power).among(known):
                     raise KeyError(digits)
                 return float(constant)
             case ast.UnaryOp(ast.USub(), operand):

@@ -10,6 +10,7 @@ import pytest
 
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.algorithms.single.diagnostics import diagnose, samples_of
+from moml.cli import main
 from moml.errors import ConfigError
 from moml.methods import method
 from moml.paper.theory import rates
@@ -195,3 +196,19 @@ def test_rates_are_measured_along_the_run(capsys):
     assert np.isfinite(curve.gaps["mean_gap_of_run"]).all()
     rates.print_rates([curve])
     assert "localmoml, carried" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--horizons", "1"], "horizons must be"),
+        (["--methods", "moml"], "methods must be one of maml, K = 1, maml (bsgd)"),
+    ],
+)
+def test_mistakes_in_rates_are_one_line(monkeypatch, tmp_path, capsys, words, said):
+    words = ["moml", "reproduce", "theory", "--rates", "--out", str(tmp_path), *words]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2 and said in told and told.count("\n") == 1

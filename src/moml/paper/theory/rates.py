@@ -225,13 +225,14 @@ def claim(rate: Rate) -> str:
 
 def print_rates(curves: Sequence[Curve]) -> None:
     """One line for each method and n: its gaps at the first and last horizon, and its slopes."""
-    columns = ("method", "n", "samples", "gap, first", "last", *METRICS.values(), "paper")
+    columns = ("method", "n", "samples", "first", "last", *METRICS.values(), "paper")
+    short = lambda count: f"{count:.0e}".replace("e+0", "e")
     lines = []
     for curve in curves:
         means = curve.gaps["mean_gap_of_run"].mean(axis=1)
         slopes = [curve.slopes(metric) for metric in METRICS]
         lines.append((
-            curve.rate.label, str(curve.n), f"{curve.samples[0]:.0e} to {curve.samples[-1]:.0e}",
+            curve.rate.label, str(curve.n), ", ".join(map(short, curve.samples[[0, -1]])),
             f"{means[0]:.1e}", f"{means[-1]:.1e}",
             *(f"{each.mean():.2f} ± {each.std():.2f}" for each in slopes), claim(curve.rate),
         ))  # fmt: skip
