@@ -34,6 +34,7 @@ lint: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/figures.py
 
 bench: .venv/.bench
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

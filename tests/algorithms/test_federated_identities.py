@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from moml.algorithms.single.matching import match_beta, match_restart
 from moml.methods import method
 from moml.types import Hyper
 from tests.algorithms.common import (
@@ -163,3 +164,16 @@ def test_local_of_one_client_is_fedavg(dtype, rtol, steps):
     assert_close(flat(own), want[-1], rtol)
     first = flat(sigmoid_world(dtype).params)
     assert np.array_equal(path, np.broadcast_to(first, path.shape))
+
+
+def test_localmoml_matches_its_beta_to_the_shots():
+    """Restarted by the noise of a round, carried by that of a long average; a given one stays."""
+    of = lambda **given: method("localmoml", loss, n=N, k=1, local_steps=10, **given).hyper.beta
+    restart = {"local_steps": 10, "restart_samples": 2}
+    assert of(shots=5) == match_restart(1, 5, **restart) < 1
+    assert of(shots=5, restart_samples=1) == match_restart(1, 5, **restart | {"restart_samples": 1})
+    assert of(shots=5, carried=True) == match_beta(1, 5)
+    assert of(shots=5, carried=True, test_steps=10) == match_beta(1, 5, steps=10)
+    assert of(shots=1) == of(shots=1, carried=True) == 1
+    assert of() == of(shots=5, local_epochs=2) == 0.3
+    assert of(shots=5, beta=0.7) == 0.7

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from moml.algorithms.single.theory import (
-    check_eta0,
+    Constants,
     estimate_smoothness,
-    largest_eta0,
+    theorem_conditions,
     theoretical_steps,
 )
 from moml.errors import ConfigError
@@ -37,18 +37,21 @@ from tests.reference.moml_v2 import moml_v2
 from tests.reference.problem import SIGMOID
 from tests.reference.theoretical_steps import theoretical_steps as slow_sizes
 
-L, RHO, ETA0 = 0.8, 1.7, 0.25
+L, RHO = 0.3, 0.5
+CONSTANTS = Constants(L, RHO, 0.2, 0.3, 0.1)
+SHAPE = {"alpha": HYPER.alpha, "k": K, "n": N, "tasks_per_step": B}
+ETA0 = theorem_conditions(CONSTANTS, **SHAPE).largest_eta0
 
 
 def wrapped(**options: Any) -> tuple[Any, Any]:
     m = method("moml-v2", loss, n=N, tasks_per_step=B, k=K, **options)
-    need = SampleSpec(4, support=3)
-    return m, theoretical_steps(m.algorithm, loss, need, smoothness=L, hessian_lipschitz=RHO)
+    about = {"constants": CONSTANTS, "n": N, "eta0": ETA0, "alpha": HYPER.alpha}
+    return m, theoretical_steps(m.algorithm, loss, SampleSpec(4, support=4), **about)
 
 
 @pytest.mark.parametrize("two", [False, True], ids=["one batch", "two batches"])
 def test_step_sizes_follow_the_theorem(two):
-    world, hyper = sigmoid_world(), HYPER._replace(eta=ETA0)
+    world, hyper = sigmoid_world(), HYPER._replace(eta=9.0, beta=9.0, alpha=9.0)  # not used
     m, algorithm = wrapped(two_batches=two)
     visits = visits_of(algorithm.needs, world.tasks)
     each = [at(visits, t) for t in range(T)]
@@ -74,7 +77,7 @@ def test_step_sizes_follow_the_theorem(two):
 
 
 def test_step_sizes_keep_single_precision():
-    world, hyper = sigmoid_world(np.float32), HYPER._replace(eta=ETA0)
+    world, hyper = sigmoid_world(np.float32), HYPER
     _, algorithm = wrapped()
     visits = visits_of(algorithm.needs, world.tasks, 3)
     state, _, _ = run(algorithm, algorithm.init(world.params, hyper), visits, hyper)
@@ -124,20 +127,40 @@ def test_hessian_lipschitz_constant_is_a_lower_bound_in_many_dimensions():
 
 
 @pytest.mark.parametrize("smoothness", [0.3, 1.0, 20.0])
-def test_largest_eta0_keeps_beta_at_a_half(smoothness):
-    eta0 = largest_eta0(smoothness)
-    check_eta0(eta0, smoothness)
-    # No gradient at all makes eta_t, and so beta_t, as large as can be: eta_0 / 4 L.
-    worst = 6 * smoothness**2 * eta0 ** (-1 / 3) * eta0 / (4 * smoothness)
-    np.testing.assert_allclose(worst, 0.5, rtol=1e-12)
-    just_one = (1 / (1.5 * smoothness)) ** 1.5
-    check_eta0(just_one * (1 - 1e-9), smoothness)
-    with pytest.raises(ConfigError):
-        check_eta0(just_one * (1 + 1e-6), smoothness)
+def test_the_largest_eta0_keeps_beta_below_a_half(smoothness):
+    """No gradient at all makes eta_t, and so beta_t, as large as can be: eta_0 / 4 L."""
+    about = {"alpha": 0.1 / smoothness, "k": 1, "n": 20, "tasks_per_step": 3}
+    eta0 = theorem_conditions(Constants(smoothness, 1.0), **about).largest_eta0
+    assert 0 < 6 * smoothness**2 * eta0 ** (-1 / 3) * eta0 / (4 * smoothness) <= 0.5
 
 
-def test_a_large_eta0_is_refused_with_its_values():
-    with pytest.raises(ConfigError, match=r"eta_0 = 0\.5 with L = 3 .*beta reach 2\.83") as error:
-        check_eta0(0.5, 3.0)
-    assert f"eta_0 <= {largest_eta0(3.0):.3g}" in str(error.value)
-    assert "\n" not in str(error.value)
+def test_the_bounds_on_eta0_by_hand():
+    """alpha = 0: C_1 = 1, C_3 = 2 L^2, C_4 = 4, C_6 = 4 / 3 L^2, C_7 = 0."""
+    smooth = 1.5
+    found = theorem_conditions(Constants(smooth, 2.0), alpha=0.0, k=1, n=9, tasks_per_step=3).eta0
+    last = 1 / (8 * (16 / 6.75) ** 1.5), 1 / 80
+    want = [(1 / 4.5) ** 1.5, (9 / 8 * smooth**2) ** 1.5, 1 / 5, *last]
+    np.testing.assert_allclose(list(found.values()), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"eta0": 5.0}, r"eta_0 must be in \(0, .*\(1 / 3L\)\^\(3/2\) = .*1 / 20 C_4 = .*; got 5$"),
+        ({"eta0": 1.01 * ETA0}, r"eta_0 must be in \(0, "),
+        ({"eta0": -1.0}, r"eta_0 must be in \(0, .*got -1"),
+        ({"alpha": 1.4}, r"alpha must be in \[0, 1.38\), .*; got 1.4"),
+        ({"need": SampleSpec(4, support=3)}, r"S_L must be at least 4, .*; got 3"),
+        (
+            {"need": SampleSpec(1, support=4), "constants": CONSTANTS._replace(dissimilarity=0.2)},
+            r"\(n - 1\) B_L / \(n - B_L\) must be at least 4, .*got 1 with B_L = 1 of n = 7",
+        ),
+        ({"eta0": 5.0, "need": SampleSpec(4, support=1)}, r"got 5; S_L must be .*; got 1$"),
+    ],
+)
+def test_what_lies_outside_the_theorem_is_refused(given, said):
+    m = method("moml-v2", loss, n=N, tasks_per_step=B, k=K)
+    about = {"constants": CONSTANTS, "n": N, "eta0": ETA0, "alpha": HYPER.alpha}
+    about |= {"need": SampleSpec(4, support=4)} | given
+    with pytest.raises(ConfigError, match=said):
+        theoretical_steps(m.algorithm, loss, about.pop("need"), **about)

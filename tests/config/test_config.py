@@ -318,7 +318,7 @@ def test_what_does_not_go_together_is_refused_by_name(given, words_):
 @pytest.mark.parametrize("name", METHODS)
 def test_shots_and_test_steps_are_for_every_method(name):
     config = check(Config(Synthetic(), method=name, shots=5, test_steps=3))
-    assert ("shots" in method_options(config)) == (name == "moml")
+    assert ("shots" in method_options(config)) == (name in ("moml", "localmoml"))
 
 
 def test_whole_numbers_and_lists_become_what_the_fields_hold():

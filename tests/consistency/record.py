@@ -28,13 +28,13 @@ SHORT = "--log-every 100 --score-every 200 --test-tasks 20"
 SINE = {
     "moml-v1": "--method moml-v1 --iterations 450",  # the last stretch is a short one
     "moml-v2": "--method moml-v2 --iterations 400 --k 2 --two-batches True",
-    "localmoml": "--method localmoml --carried True --iterations 400 --k 2",
+    "localmoml": "--method localmoml --carried True --beta 0.3 --iterations 400 --k 2",
     "moml": "--method moml --shots 5 --iterations 400",
 }
 CLIENTS = (
-    "--method localmoml --carried True --problem.n 10 --problem.unseen 2 --problem.test_a 20 "
-    "--problem.hidden 8 --iterations 60 --log-every 20 --score-every 40 --tasks-per-step 4 --k 5 "
-    "--dropout 0.3 --straggle 0.3"
+    "--method localmoml --carried True --beta 0.3 --problem.n 10 --problem.unseen 2 "
+    "--problem.test_a 20 --problem.hidden 8 --iterations 60 --log-every 20 --score-every 40 "
+    "--tasks-per-step 4 --k 5 --dropout 0.3 --straggle 0.3"
 )
 
 

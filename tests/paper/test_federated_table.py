@@ -1,6 +1,6 @@
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import jax
@@ -22,6 +22,7 @@ from moml.paper.federated.cells import (
     cells,
     compose,
     decays_twice,
+    grid_of,
     rounds_in,
     with_quirks,
 )
@@ -232,7 +233,8 @@ def test_the_best_round_of_each_seed_or_the_last():
     points = [{"seen": scored([[1, 3], [9, 9]])}, {"seen": scored([[5, 1], [0, 2]])}]
     nobody = np.zeros(2, bool)
     best = picked(points, nobody, 2, PROTOCOLS["released"]).of(points, "seen")
-    last = picked(points, nobody, 2, PROTOCOLS["paper"]).of(points, "seen")
+    plain = replace(PROTOCOLS["released"], best_round=False, mean_of_steps=False)
+    last = picked(points, nobody, 2, plain).of(points, "seen")
     np.testing.assert_array_equal(best.after, [[5, 1], [9, 9]])
     np.testing.assert_array_equal(best.before, [[4, 0], [8, 8]])
     np.testing.assert_array_equal(last.after, [[5, 1], [0, 2]])
@@ -249,6 +251,25 @@ def test_a_tuned_choice_never_looks_at_what_is_reported():
     assert pick.members.tolist() == [2, 3] and pick.points.tolist() == [1, 1]
     assert pick.steps == 4
     np.testing.assert_array_equal(pick.of(points, "seen").after, seen[1][2:4, :, 4])
+
+
+def test_the_paper_tunes_step_sizes_alone():
+    """Its last round and all ten steps, though an earlier round and one step score higher."""
+    tuning = [scored(np.repeat([[90], [90], [1], [1]], 2, axis=1)) for _ in range(2)]
+    tuning[1] = scored(np.repeat([[2], [2], [5], [5]], 2, axis=1))
+    tuning[1][:2, :, 1] = 80
+    points = [{"tuning": each, "seen": each} for each in tuning]
+    pick = picked(points, np.zeros(4, bool), 2, PROTOCOLS["paper"])
+    assert (pick.members.tolist(), pick.points.tolist(), pick.steps) == ([2, 3], [1, 1], 10)
+    p = PROTOCOLS["paper"]
+    assert not p.decays and p.tuned and not p.stops and not p.few_queries
+    grid = grid_of(Cell("paper", "mnist", "localmoml", 4, 4))
+    assert grid == {
+        "alpha": [0.001], "eta": [0.1, 0.01, 0.001], "beta": [0.1, 0.3, 0.5, 0.7, 0.9],
+    }  # fmt: skip
+    assert grid_of(Cell("released", "mnist", "localmoml", 4, 4)) == {
+        "alpha": [0.001], "eta": [0.001], "beta": [0.9],
+    }  # fmt: skip
 
 
 def test_where_every_setting_lost_a_seed_those_that_are_left_decide():
@@ -306,14 +327,14 @@ def test_printed_figures_and_rounds():
     found = lambda data, name, h, clients, k=5: printed(
         row | {"dataset": data, "method": name, "setting": {"h": h, "clients": clients, "k": k}}
     )
-    assert found("cifar10", "localmoml", 4, 4) == (66.16, 1.03, None)
-    assert found("cifar100", "pfedme", 10, 20) == (50.95, 1.19, None)
-    assert found("cifar10", "fedavg", 4, 4) == (None, None, None)
+    assert found("cifar10", "localmoml", 4, 4) == (66.16, 1.03)
+    assert found("cifar100", "pfedme", 10, 20) == (50.95, 1.19)
+    assert found("cifar10", "fedavg", 4, 4) == (None, None)
     assert rounds_in(Cell("paper", "mnist", "pfedme", 10, 4), 10_000) == 1_000
     assert rounds_in(Cell("released", "mnist", "pfedme", 10, 4), 10_000) == 10_000
     assert rounds_in(Cell("released", "mnist", "local", 10, 4), 10_000) == 800
     assert rounds_in(Cell("released", "mnist", "untrained", 10, 4), 10_000) == 0
-    assert found("cifar10", "localmoml", 4, 4, k=1) == (None, None, None)
+    assert found("cifar10", "localmoml", 4, 4, k=1) == (None, None)
     eta = lambda t: float(decays_twice(400)(HYPER, jnp.array(t)).eta)
     found = [eta(t) / 0.001 for t in (0, 199, 200, 299, 300)]
     assert found == pytest.approx([1, 1, 0.1, 0.1, 0.01])

@@ -1,11 +1,16 @@
 """The verdicts on surfaces that are made up, so that the answers are known."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import moml
+from moml.algorithms.parts.schedule import decay_at
+from moml.paper.cells import train
+from moml.paper.shots.families import learner, training_tasks
 from moml.paper.shots.study import FULL, SHOTS, Place, Plan, Surface
-from moml.paper.shots.verdict import excess, floors, rows_of, surfaces_of, verdicts
+from moml.paper.shots.verdict import excess, floors, print_best, rows_of, surfaces_of, verdicts
 
 PLAN = Plan(steps=(1, 10), seeds=3)
 BETAS, ETAS = np.array([1.0, 0.5, 0.25]), np.array([0.001, 0.01])
@@ -79,3 +84,38 @@ def test_the_full_plan_has_the_36_cells_and_families_that_were_not_fitted():
     assert len(waves) * len(SHOTS) == 36
     assert {place.family for place in places} == {"sine", "bump", "ramp"}
     assert Place("sine", 400, 1, 0.0, 10_000) in places
+
+
+def weights(samples):
+    """Of each linear task's s in the best w for so many samples, see `families._lines`."""
+    s = np.linspace(0.2, 1.0, 50)
+    of = s**2 * ((1 - s**2) ** 2 + 2 * s**4 / samples)
+    return s, of / of.sum()
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_on_linear_tasks_memory_prepares_for_k_over_beta_samples(both_ways):
+    """v1 with S2 = S1 ends where the best w for K / beta samples is, one way and both ways."""
+    linear = learner("linear")
+    done = train(
+        "moml-v1", linear.loss, linear.init, training_tasks("linear", 50, 0.0), seeds=2, k=1,
+        grid={"beta": [1.0, 0.1], "eta": [0.002], "alpha": [linear.alpha]}, iterations=12_000,
+        schedule=decay_at(6_000), optimizer="adam", both_ways=both_ways,
+    )  # fmt: skip
+    ends = np.asarray(done.run.meta).reshape(2, 2).mean(axis=1)
+    want = [np.sum(np.prod(weights(samples), axis=0)) for samples in (1, 10)]
+    np.testing.assert_allclose(ends, want, rtol=0.02)
+    assert abs(want[0] - want[1]) > 0.05
+
+
+def test_linear_tasks_and_what_is_said_of_them(capsys):
+    drawn = training_tasks("linear", 50, 0.0).draw(jax.random.key(0), jnp.array([0, 49]), 4000)
+    np.testing.assert_allclose(drawn.x.std(axis=(1, 2)), [0.2, 1.0], rtol=0.05)
+    np.testing.assert_allclose(drawn.y[0], 0.2 * drawn.x[0], rtol=1e-5)
+    print_best([made(family="linear", n=50)])
+    assert "K = 1, 10 shots: best beta 1 (error 1.00000); K / shots 0.1" in capsys.readouterr().out
+
+
+def test_other_families_may_be_chosen():
+    plan = Plan(ks=(1,), families=("sine", "linear"))
+    assert [place[:2] for place in plan.places()] == [("sine", 25), ("linear", 50)]

@@ -41,6 +41,7 @@ STARTS = {
         method="localmoml",
         iterations=50,
         eta=0.1,
+        beta=0.3,
         k=5,
         tasks_per_step=9,
         local_steps=5,

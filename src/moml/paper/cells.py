@@ -37,24 +37,24 @@ def choose(name: str, given: Iterable[str] | None, known: Sequence[str]) -> list
 
 
 def printed(row: Record) -> tuple[float | None, ...]:
-    """Mean, standard deviation and milliseconds per iteration in the paper; None where it has none.
+    """Mean and standard deviation in the paper; None where it has none.
 
     >>> maml = {"table": "sine", "dataset": "sine", "method": "maml", "metric": "test_error"}
     >>> printed(maml | {"setting": {"k": 1, "eta": 0.001}})
-    (0.889, 0.021, 1.713)
+    (0.889, 0.021)
     """
     names = ("table", "dataset", "method", "metric")
     for known in PRINTED:
         same = all(known[name] == row[name] for name in names)
         if same and known["setting"].items() <= row["setting"].items():
-            return known["mean"], known["std"], known["ms"]
-    return None, None, None
+            return known["mean"], known["std"]
+    return None, None
 
 
 def paper_row(**about: Any) -> Record:
     """A result row beside what the paper prints."""
     row = result_row(**about)
-    mean, std, _ = printed(row)
+    mean, std = printed(row)
     return row | {"paper_mean": mean, "paper_std": std}
 
 
@@ -104,7 +104,6 @@ class Training(NamedTuple):
     run: Sweep
     curve: list[tuple[int, PyTree]]  # calls of `step` so far, score
     seconds: float  # compilation included, scoring not
-    steady: float  # the same after the first stretch, which compiles
 
     def finite_curve(self) -> Curve:
         """The curve of one score a seed, NaN from its divergence on."""
@@ -117,17 +116,14 @@ def train(
 ) -> Training:
     """Call `sweep` with these arguments, and `score` after every stretch."""
     began, scoring = time.monotonic(), 0.0
-    first = began
     curve: list[tuple[int, PyTree]] = []
 
     def callback(info: TrainingInfo) -> None:
-        nonlocal first, scoring
+        nonlocal scoring
         start = time.monotonic()
-        first = first if curve else start
         if score is not None:
             curve.append((info.step, score(info.meta, info.hyper)))
         scoring += time.monotonic() - start
 
     run = sweep(*given, callback=callback, **options)
-    ended = time.monotonic()
-    return Training(run, curve, ended - began - scoring, ended - first - scoring)
+    return Training(run, curve, time.monotonic() - began - scoring)

@@ -20,6 +20,7 @@ from moml.algorithms.signature import (
     Transformation,
     Weight,
 )
+from moml.algorithms.single.matching import match_beta, match_restart
 from moml.errors import ConfigError
 from moml.types import Adapt, Hyper, Loss, Meta, Task
 
@@ -79,8 +80,10 @@ def localmoml(
     loss: Loss,
     *,
     batch: Sampling = ANY,
+    shots: Count | None = None,
+    test_steps: Count = 1,
     eta: Positive = 0.005,
-    beta: Weight = 0.3,
+    beta: Weight | None = None,
     alpha: NonNegative = 0.01,
     restart_samples: Count | None = None,
     carried: bool = False,
@@ -97,6 +100,14 @@ def localmoml(
 
     Parameters
     ----------
+    shots : int
+        Samples that a user will adapt on. Used to choose beta.
+    test_steps : int
+        Steps that a user will adapt with. Used to choose beta where carried is true.
+    beta : float
+        Weight of the newest point in a memory. By default it is matched to shots, by
+        `match_restart` or, where carried is true, `moml.match_beta`; 0.3 without shots or with
+        local_epochs. 1 is Per-FedAvg.
     restart_samples : int
         Samples of a round's first memory, K0. By default twice k.
     carried : bool
@@ -107,6 +118,8 @@ def localmoml(
     >>> from moml.methods import localmoml
     >>> localmoml(lambda w, x: (w - x) ** 2, n=10, local_steps=4).algorithm.iterations
     4
+    >>> localmoml(lambda w, x: (w - x) ** 2, n=10, k=1, shots=10, carried=True).hyper.beta
+    0.18181818181818182
     """
     if carried and restart_samples is not None:
         raise ConfigError("restart_samples must be left out where carried is true")
@@ -114,7 +127,14 @@ def localmoml(
         raise ConfigError("memory_dtype must be float32 where carried is false: no memory is kept")
     adaptation = inner.adaptation(loss)
     adapt = adaptation(inner.inner_steps)
-    restart = 2 * clients.k(batch) if restart_samples is None else restart_samples
+    k = clients.k(batch)
+    restart = 2 * k if restart_samples is None else restart_samples
+    if beta is None:
+        beta = 0.3
+        if shots is not None and clients.local_epochs is None:
+            matched = {"local_steps": clients.local_steps, "restart_samples": restart}
+            carry = match_beta(k, shots, steps=test_steps) if carried else None
+            beta = carry or match_restart(k, shots, **matched)
     work = personal_work(inner, independent_hessian)
     return federated(
         adaptation, localmoml_update(loss, adapt), Hyper(eta=eta, beta=beta, alpha=alpha),

@@ -1,5 +1,6 @@
 """MOML v2's theoretical step sizes, and the constants they ask for."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -41,23 +42,57 @@ class TheoryState(NamedTuple):
         return self.inner.meta
 
 
+class Constants(NamedTuple):
+    """The constants of the theorem's assumptions, over all tasks and models."""
+
+    smoothness: float  # L, of the gradients
+    hessian_lipschitz: float  # rho, of the Hessians
+    gradient_noise: float = 0.0  # sigma_G, the standard deviation of one sample's gradient
+    hessian_noise: float = 0.0  # sigma_H, that of its Hessian
+    dissimilarity: float = 0.0  # gamma_G, the standard deviation of a task's gradient
+
+
 def theoretical_steps(
     algorithm: Algorithm,
     loss: Loss,
     need: SampleSpec,
     *,
-    smoothness: float,
-    hessian_lipschitz: float,
+    constants: Constants,
+    n: int,
+    eta0: float,
+    alpha: float,
 ) -> Algorithm:
-    """Wrap v2 so that eta and beta follow its theorem; its constant c is given as `hyper.eta`.
+    """Wrap v2 so that eta and beta follow its theorem, and hold to its conditions.
 
-        eta_t = c / Lhat(w_t),  Lhat(w) = 4 L + (2 rho alpha / |B_L|) sum |grad L_i(w)|
-        beta_t = 6 L^2 c^(-1/3) eta_{t-1}                 (at the first step with that step's eta)
+        eta_t = eta0 / Lhat(w_t),  Lhat(w) = 4 L + (2 rho alpha / |B_L|) sum |grad L_i(w)|
+        beta_t = 6 L^2 eta0^(-1/3) eta_{t-1}              (at the first step with that step's eta)
 
-    on a task batch and samples of its own (`need`, its support). The paper writes eta_0 for c, and
-    for the first step size too. For plain parameters as meta. See `check_eta0`.
+    on a task batch B_L and samples of its own (`need`, its support). The paper writes eta_0 for the
+    constant, and for the first step size too. For plain parameters as meta. `hyper.eta`,
+    `hyper.beta` and `hyper.alpha` are not used.
+
+    Parameters
+    ----------
+    algorithm
+        v2's, of n tasks.
+    need
+        The tasks and samples that measure gradients, B_L and S_L.
+    constants
+        Of the assumptions; `estimate_smoothness` measures the first two.
+    eta0, alpha
+        Refused with `ConfigError` outside the theorem's conditions, see `theorem_conditions`.
+
+    Returns
+    -------
+    Algorithm
+        The same method with these step sizes.
     """
-    L, rho = smoothness, hessian_lipschitz
+    L, rho = constants.smoothness, constants.hessian_lipschitz
+    memory = jax.tree.leaves(algorithm.needs, is_leaf=lambda x: isinstance(x, SampleSpec))[0]
+    conditions = theorem_conditions(
+        constants, alpha=alpha, k=memory.support, n=n, tasks_per_step=memory.tasks
+    )
+    conditions.check(eta0, alpha, need)
 
     def norm_of_gradient(meta: Meta, samples: Samples) -> Float[Array, ""]:
         return optax.tree.norm(jax.grad(loss)(meta, samples))
@@ -70,13 +105,11 @@ def theoretical_steps(
     def step(state: TheoryState, visits: Theory, hyper: Hyper) -> tuple[TheoryState, Info]:
         extra: TaskBatch = visits.lipschitz
         norms = jax.vmap(lambda s: norm_of_gradient(state.inner.meta, s))(extra.task.support)
-        lhat = 4 * L + 2 * rho * hyper.alpha * jnp.mean(norms)
-        eta = hyper.eta / lhat
+        eta = eta0 / (4 * L + 2 * rho * alpha * jnp.mean(norms))
         last = jnp.where(jnp.isnan(state.eta), eta, state.eta)
-        beta = 6 * L**2 * jnp.cbrt(hyper.eta) ** -1 * last
-        inner, info = algorithm.step(
-            state.inner, visits.visits, hyper._replace(eta=eta, beta=beta.astype(eta.dtype))
-        )
+        beta = 6 * L**2 * eta0 ** (-1 / 3) * last
+        used = hyper._replace(eta=eta, beta=beta, alpha=jnp.asarray(alpha, eta.dtype))
+        inner, info = algorithm.step(state.inner, visits.visits, used)
         return TheoryState(inner, eta), info
 
     write, needs = algorithm.fill, Theory(algorithm.needs, need)
@@ -84,19 +117,95 @@ def theoretical_steps(
     return algorithm._replace(init=init, step=step, needs=needs, fill=fill)
 
 
-def largest_eta0(smoothness: float) -> float:
-    """The theorem's bound on eta_0: (1 / (3 L))^(3/2); beta_t is then at most 1/2."""
-    return (1 / (3 * smoothness)) ** 1.5
+class Conditions(NamedTuple):
+    """What v2's theorem asks for."""
+
+    alpha: float  # an upper bound, not reached
+    eta0: dict[str, float]  # upper bounds by their formulas; the least of them counts
+    tasks: int  # the least (n - 1) B_L / (n - B_L)
+    samples: int  # the least S_L
+    n: int
+
+    @property
+    def largest_eta0(self) -> float:
+        """The least of the upper bounds on eta_0."""
+        return min(self.eta0.values())
+
+    def check(self, eta0: float, alpha: float, need: SampleSpec) -> None:
+        """Raise `ConfigError` that names every condition that is not met, and what was given."""
+        spread = (self.n - 1) * need.tasks / (self.n - need.tasks) if need.tasks < self.n else None
+        broken = []
+        if not 0 < eta0 <= self.largest_eta0:
+            least = min(self.eta0, key=self.eta0.__getitem__)
+            bounds = ", ".join(f"{text} = {value:.3g}" for text, value in self.eta0.items())
+            broken.append(
+                f"eta_0 must be in (0, {self.largest_eta0:.3g}], by {least} (of {bounds}); "
+                f"got {eta0:g}"
+            )
+        if not 0 <= alpha < self.alpha:
+            broken.append(
+                f"alpha must be in [0, {self.alpha:.3g}), (sqrt(2) - 1) / L; got {alpha:g}"
+            )
+        if spread is not None and spread < self.tasks:
+            broken.append(
+                f"(n - 1) B_L / (n - B_L) must be at least {self.tasks}, "
+                f"(8 rho alpha gamma_G / L)^2; got {spread:.3g} with B_L = {need.tasks} "
+                f"of n = {self.n}"
+            )
+        if need.support < self.samples:
+            broken.append(
+                f"S_L must be at least {self.samples}, (8 rho alpha sigma_G / L)^2; "
+                f"got {need.support}"
+            )
+        if broken:
+            raise ConfigError("outside the theorem of MOML v2: " + "; ".join(broken))
 
 
-def check_eta0(eta0: float, smoothness: float) -> None:
-    """Refuse an eta_0 whose beta_t could pass 1: beta_t <= 6 L^2 eta_0^(2/3) / (4 L)."""
-    worst = 1.5 * smoothness * eta0 ** (2 / 3)
-    if worst > 1:
-        raise ConfigError(
-            f"eta_0 = {eta0:g} with L = {smoothness:g} lets beta reach {worst:.3g}; beta must stay "
-            f"in (0, 1], and the theorem asks for eta_0 <= {largest_eta0(smoothness):.3g}"
-        )
+def theorem_conditions(
+    constants: Constants, *, alpha: float, k: int, n: int, tasks_per_step: int
+) -> Conditions:
+    """The conditions of v2's theorem: those of the lemmas that its proof rests on.
+
+    With C_p = n / B - 1 and the paper's C_1, C_3, C_4, C_6, C_7, C_9 (its appendix on v2)
+
+        eta_0 <= (1 / 3L)^(3/2), (3 L^2 / C_3 C_6)^(3/2), 2 L^2 / 5 C_3, 1 / 8 C_9^(3/2), 1 / 20 C_4
+
+    Parameters
+    ----------
+    constants
+        Of the assumptions.
+    alpha, k, n, tasks_per_step
+        Inner step size; samples in each of S1, S2, S3; tasks; those of a memory batch.
+
+    Returns
+    -------
+    Conditions
+        Upper bounds on alpha and eta_0, lower ones on B_L and S_L.
+
+    >>> asked = theorem_conditions(Constants(1.0, 0.0), alpha=0.1, k=1, n=20, tasks_per_step=20)
+    >>> round(asked.alpha, 3), round(asked.largest_eta0, 4)
+    (0.414, 0.003)
+    """
+    L, rho, sigma_g, sigma_h, gamma = constants
+    n_over_b, a = n / tasks_per_step - 1, min(alpha, (math.sqrt(2) - 1) / L * (1 - 1e-9))
+    c1 = 1 / (1 - 2 * a * L - (a * L) ** 2)
+    moved = (1 + a * L) ** 2 + (a * sigma_h) ** 2 / k
+    c3, c4 = 2 * L**2 * moved, 4 * moved * (1 + a * L) ** 2 * c1
+    c6 = (4 * (1 + a * L) ** 2 + a**2 * L * n_over_b) / (3 * L**2)
+    c9 = 18 * L**3 * a**2 * n_over_b * c1**2 + c4 * c6
+    return Conditions(
+        alpha=(math.sqrt(2) - 1) / L,
+        eta0={
+            "(1 / 3L)^(3/2)": (1 / (3 * L)) ** 1.5,
+            "(3 L^2 / C_3 C_6)^(3/2)": (3 * L**2 / (c3 * c6)) ** 1.5,
+            "2 L^2 / 5 C_3": 2 * L**2 / (5 * c3),
+            "1 / 8 C_9^(3/2)": 1 / (8 * c9**1.5),
+            "1 / 20 C_4": 1 / (20 * c4),
+        },
+        tasks=math.ceil((8 * rho * alpha * gamma / L) ** 2),
+        samples=math.ceil((8 * rho * alpha * sigma_g / L) ** 2),
+        n=n,
+    )
 
 
 def estimate_smoothness(

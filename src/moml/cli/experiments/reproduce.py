@@ -10,6 +10,7 @@ import tyro
 from moml.cli.experiments import federated, leaderboard, oneshot
 from moml.cli.experiments.experiment import Command, Experiment
 from moml.cli.validation import say
+from moml.errors import check_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,6 @@ class Sine(Experiment):
 
     def run(self) -> None:
         """Train and test every cell; rows are on disk after each of them."""
-        from moml.paper.cells import printed
         from moml.paper.sine import table
         from moml.paper.sine.figure import table_figures
         from moml.report.terminal import print_beside_paper
@@ -42,8 +42,7 @@ class Sine(Experiment):
         outcomes = {name: rows.run(cells, run_cell) for name, cells in todo.items()}
         for name, mine in outcomes.items():
             table_rows = [one.rows[0] for one in mine]
-            speed, theirs = [one.ms for one in mine], [printed(row)[2] for row in table_rows]
-            print_beside_paper(table_rows, f"Sine, protocol {name}", speed, theirs)
+            print_beside_paper(table_rows, f"Sine, protocol {name}")
             pictures += table_figures(mine, rows.folder)
         rows.finish(*pictures)
 
@@ -106,12 +105,16 @@ class Shots(Experiment):
     """Training steps; 10,000, or 40,000 in the full form."""
     both_ways: bool = False
     """Each visit both ways, as the method moml goes."""
+    family: list[str] = field(default_factory=lambda: ["sine"])
+    """Tasks: sine, bump, ramp, linear (where S2 = S1 is the only bias)."""
     rows: Path | None = None
     """Rows made earlier: judge and draw these, train nothing."""
 
     def run(self) -> None:
         """Train and test every surface; rows are on disk after each of them."""
+        from moml.paper.cells import choose
         from moml.paper.shots import study, verdict
+        from moml.paper.shots.families import FAMILIES
         from moml.paper.shots.verdict import print_verdicts, shots_figure
         from moml.storage.files import read_json
 
@@ -119,6 +122,7 @@ class Shots(Experiment):
         plan = replace(
             plan, ks=tuple(self.k or plan.ks), seeds=self.seeds or plan.seeds,
             iterations=self.iterations or plan.iterations, both_ways=self.both_ways,
+            families=tuple(choose("family", self.family, FAMILIES)),
         )  # fmt: skip
         rows = self.start("reproduce-shots")
         if self.rows is not None:
@@ -130,8 +134,8 @@ class Shots(Experiment):
                 surfaces.append(study.surface(plan, place, progress=True))
                 rows.add(verdict.rows_of(surfaces[-1], plan))
         print_verdicts(surfaces, plan)
-        paper_tasks = [found for found in surfaces if found.place[:2] == ("sine", 25)]
-        rows.finish(shots_figure(paper_tasks, rows.folder / "shots"))
+        first = [found for found in surfaces if found.place[:2] == surfaces[0].place[:2]]
+        rows.finish(shots_figure(first, rows.folder / "shots"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,12 +150,19 @@ class Theory(Experiment):
     """Trained side by side."""
     iterations: int | None = None
     """Of v1 at every eta, instead of the form's own; the others get as many samples."""
+    rates: bool = False
+    """Instead, the slope of the gap over samples, beside the paper's Tables 1 and 2."""
+    horizons: int = 5
+    """With --rates: lengths of training, each four times the last one in v1's iterations."""
 
     def run(self) -> None:
         """Measure every line; rows are on disk after each of them."""
         from moml.paper.theory import study
+        from moml.paper.theory.figure import theory_figure
         from moml.report.terminal import print_settings
 
+        if self.rates:
+            return self.run_rates()
         plan = study.FULL if self.full else study.QUICK
         if self.iterations is not None:
             plan = dict.fromkeys(plan, self.iterations)
@@ -162,7 +173,20 @@ class Theory(Experiment):
             chosen = [row for row in rows.all if row["metric"] == metric]
             if chosen:
                 print_settings(chosen, title)
-        rows.finish(study.theory_figure(found, rows.folder / "theory"))
+        rows.finish(theory_figure(found, rows.folder / "theory"))
+
+    def run_rates(self) -> None:
+        """Run every line at every horizon; rows are on disk after each line."""
+        from moml.paper.theory import rates
+
+        check_count("horizons", self.horizons, 2)
+        lines, rows, curves = rates.rates_of(self.methods), self.start("reproduce-rates"), []
+        found = rates.run_rates(lines, horizons=self.horizons, seeds=self.seeds, progress=True)
+        for curve in found:
+            curves.append(curve)
+            rows.add(rates.rows_of(curve))
+        rates.print_rates(curves)
+        rows.finish(rates.rates_figure(curves, rows.folder / "rates"))
 
 
 Table = (

@@ -67,8 +67,8 @@ def run_cell(
     used = {name: x for name, x in run.settings[pick.members[0]].items() if name != "seed"}
     setting: Record = {"h": cell.h, "clients": cell.clients, "k": cell.k}
     setting |= {"rounds": count, "split": cell.split}
-    setting |= {"stopped": at[pick.points[0]]} if p.tuned and count else {}
-    setting |= {"steps": pick.steps} if p.tuned else {}
+    setting |= {"stopped": at[pick.points[0]]} if p.stops and count else {}
+    setting |= {"steps": pick.steps} if p.stops else {}
     setting |= used if count else {"alpha": used["alpha"]}
     metrics = figures(*pick.of(scores, "seen"))
     if "unseen" in scores[0]:
@@ -90,8 +90,15 @@ def run_cell(
 
 
 def picked(scores: Sequence[Scores], lost: np.ndarray, seeds: int, p: Protocol) -> Pick:
-    """Tuned: one setting, round and number of steps for all seeds; else best round, or the last."""
+    """What is reported, the same for all seeds but for `best_round`.
+
+    Tuned: one setting; with `stops` one round and number of steps too, else the last and all steps.
+    """
     first, last = np.arange(seeds), np.full(seeds, len(scores) - 1)
+    if p.tuned and not p.stops:
+        found = scores[-1]["tuning"].mean(axis=1)[:, TEST_STEPS].reshape(-1, seeds)
+        chosen = best_first(found, lost.reshape(-1, seeds))[0]
+        return Pick(chosen * seeds + first, last, TEST_STEPS)
     if p.tuned:
         found = np.stack([one["tuning"].mean(axis=1) for one in scores])  # [points, members, steps]
         found = np.moveaxis(found.reshape(len(scores), -1, seeds, found.shape[-1]), 2, -1)

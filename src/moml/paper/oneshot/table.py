@@ -189,7 +189,7 @@ def run_cell(
         train_, test_ = (with_repeats(tasks) for tasks in (problem.train, problem.test))
         problem = problem._replace(train=train_, test=test_)
     plan = plan_of(cell, problem, budget)
-    run, _, seconds, _ = train_plan(plan, problem, seeds, progress)
+    run, _, seconds = train_plan(plan, problem, seeds, progress)
     learning = {"keeps_learning": True} if cell.method != "protonet" else {"count": 1}  # no state
     scores = score(plan, run, problem, **(learning if p.keeps_learning else {}))
     used = {name: round(size_of(run, name), 6) for name in ("eta", "beta")}

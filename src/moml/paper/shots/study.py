@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.random import uniform
 from jaxtyping import Array, Float
 
 from moml.algorithms.parts.adapt import gradient_steps
@@ -20,36 +19,11 @@ from moml.algorithms.parts.schedule import decay_at
 from moml.algorithms.parts.task_map import in_batches
 from moml.algorithms.single.matching import match_beta
 from moml.paper.cells import train
-from moml.paper.sine.score import LOSS, NET, TESTED_WITH
-from moml.tasks import sine, unseen_sine
-from moml.tasks.sine import Curve, curves
-from moml.types import Batch, Key, Meta, Tasks
-
-Box = tuple[tuple[float, float], ...]  # (low, high) of each parameter
-FAMILIES: dict[str, tuple[Curve, Box]] = {  # functions of x with parameters drawn from a box
-    "bump": (  # a hill or a valley somewhere
-        lambda p, x: p[0] * jnp.exp(-0.5 * ((x - p[1]) / p[2]) ** 2),
-        ((-5.0, 5.0), (-3.0, 3.0), (0.7, 2.0)),
-    ),
-    "ramp": (  # from one level to another, gently or all at once
-        lambda p, x: p[0] * jnp.tanh(p[2] * (x - p[1])) + p[3],
-        ((1.0, 4.0), (-3.0, 3.0), (0.4, 2.0), (-1.0, 1.0)),
-    ),
-}
-
-
-def family(name: str, key: Key, n: int, noise: float = 0.0) -> Tasks:
-    """n tasks of a family, drawn by the key."""
-    if name == "sine":
-        return unseen_sine(key, n, noise=noise)
-    curve, box = FAMILIES[name]
-    keys = jax.random.split(key, len(box))
-    columns = [uniform(k, (n,), minval=a, maxval=b) for k, (a, b) in zip(keys, box, strict=True)]
-    return curves(curve, jnp.stack(columns, axis=1), noise=noise)
-
+from moml.paper.shots.families import family, learner, training_tasks
+from moml.types import Batch, Hyper, Meta
 
 SHOTS = (1, 2, 5, 10, 20, 50)
-TEST_TASKS, QUERIES = 500, 100
+QUERIES = 100
 SEED = 31337  # of the test tasks; not those of the sine table
 Score = Callable[[Meta], Float[Array, "members shots steps"]]
 
@@ -78,11 +52,15 @@ class Plan:
     others: tuple[str, ...] = ()  # families that the rule was not fitted to
     more_tasks: tuple[int, ...] = ()  # besides the 25: K = 1 and no noise, to see the floor
     both_ways: bool = False
+    families: tuple[str, ...] = ("sine",)
 
     def places(self) -> list[Place]:
         """All surfaces: the paper's waves, the other families, more and more tasks, less time."""
         t = self.iterations
-        waves = [Place("sine", 25, k, noise, t) for noise in self.noises for k in self.ks]
+        waves = [
+            Place(name, 25 if name == "sine" else 50, k, noise, t)
+            for name in self.families for noise in self.noises for k in self.ks
+        ]  # fmt: skip
         others = [
             Place(name, 50, k, noise, t)
             for name in self.others for noise in self.noises for k in self.ks[:2]
@@ -126,20 +104,21 @@ def tests(place: Place, steps: tuple[int, ...]) -> tuple[Score, float]:
 
     Support labels are as noisy as those of training; the labels that are scored are clean.
     """
-    clean = family(place.family, jax.random.key(SEED), TEST_TASKS)
-    ids = jnp.arange(TEST_TASKS, dtype=jnp.int32)
+    trained = learner(place.family)
+    clean = family(place.family, jax.random.key(SEED), trained.test_tasks)
+    ids = jnp.arange(trained.test_tasks, dtype=jnp.int32)
     samples = clean.draw(jax.random.key(SEED + 1), ids, max(SHOTS) + QUERIES)
     extra = jax.random.normal(jax.random.key(SEED + 2), samples.y.shape)
     noisy = samples.y + place.noise * extra
     query = Batch(samples.x[:, max(SHOTS) :], samples.y[:, max(SHOTS) :])
-    once = gradient_steps(LOSS)
+    once, tested_with = gradient_steps(trained.loss), Hyper(eta=1.0, alpha=trained.alpha)
 
     def along(meta: Meta, few: Batch, many: Batch) -> Float[Array, " steps"]:
         errors = []
         for step in range(1, max(steps) + 1):
-            meta = once.merge(meta, once.apply(meta, few, TESTED_WITH))
+            meta = once.merge(meta, once.apply(meta, few, tested_with))
             if step in steps:
-                errors.append(LOSS(meta, many))
+                errors.append(trained.loss(meta, many))
         return jnp.stack(errors)
 
     def mean(meta: Meta, shots: int) -> Float[Array, " steps"]:
@@ -156,16 +135,14 @@ def surface(plan: Plan, place: Place, *, progress: bool = False) -> Surface:
     began = time.monotonic()
     bare = lambda shots: match_beta(place.k, shots, both_ways=plan.both_ways, floor=0.0)
     rule = [round(bare(shots), 4) for shots in SHOTS]
-    betas = sorted({*plan.betas, *rule}, reverse=True)
-    if (place.family, place.n) == ("sine", 25):  # the paper's waves
-        tasks = sine(noise=place.noise)
-    else:
-        tasks = family(place.family, jax.random.key(7), place.n, place.noise)
+    shared = [min(1.0, place.k / shots) for shots in SHOTS] if place.family == "linear" else []
+    betas = sorted({*plan.betas, *rule, *shared}, reverse=True)
+    tasks, trained = training_tasks(*place[:2], place.noise), learner(place.family)
     done = train(
-        "moml-v1", LOSS, NET.init, tasks, seeds=plan.seeds,
-        grid={"beta": betas, "eta": plan.etas}, iterations=place.iterations,
-        schedule=decay_at(place.iterations * 3 // 4), progress=progress, k=place.k,
-        both_ways=plan.both_ways, optimizer="adam",
+        "moml-v1", trained.loss, trained.init, tasks, seeds=plan.seeds,
+        grid={"beta": betas, "eta": plan.etas, "alpha": [trained.alpha]},
+        iterations=place.iterations, schedule=decay_at(place.iterations * 3 // 4),
+        progress=progress, k=place.k, both_ways=plan.both_ways, optimizer="adam",
     )  # fmt: skip
     score, _ = tests(place, plan.steps)
     errors = np.asarray(score(done.run.meta), float)

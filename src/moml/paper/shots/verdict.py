@@ -42,6 +42,11 @@ WAYS: Ways = {
 }
 
 
+def shared(found: Surface, shots: int, steps: int) -> float:
+    """K / shots: what S2 = S1 asks for where gradients are linear."""
+    return min(1.0, found.place.k / shots)
+
+
 def raised(found: Surface, shots: int, steps: int, power: float) -> float:
     """The rule to a power."""
     return max(0.1, bare(found, shots) ** power)
@@ -158,13 +163,30 @@ def shots_figure(surfaces: Sequence[Surface], path: Path) -> Path:
     return save(figure, path)
 
 
+def print_best(surfaces: Sequence[Surface]) -> None:
+    """For each K and number of shots, after one step: the best beta and what others cost."""
+    for found, (s, shots) in itertools.product(surfaces, enumerate(SHOTS)):
+        errors = found.best[:, s, 0]
+        cost = lambda beta, found=found, errors=errors: excess(found.betas, errors, beta, np.inf)
+        own, rule = shared(found, shots, 1), bare(found, shots)
+        print(
+            f"  K = {found.place.k}, {shots:2} shots: best beta {found.betas[errors.argmin()]:.3g} "
+            f"(error {errors.min():.5f}); K / shots {own:.3g} {cost(own):+.1f} %, "
+            f"rule {rule:.3g} {cost(rule):+.1f} %, maml {cost(1.0):+.1f} %"
+        )
+
+
 def print_verdicts(surfaces: Sequence[Surface], plan: Plan) -> None:
     """How far each way to choose beta is from the best one, and where the floor lies."""
     by_size = lambda found: (found.place.family, found.place.n, found.place.iterations)
     for size in dict.fromkeys(map(by_size, surfaces)):
         name, n, iterations = size
         print(f"{name}, n = {n}, {iterations} iterations: per cent above the best beta's error")
-        for verdict in verdicts([found for found in surfaces if by_size(found) == size], plan):
+        ways, mine = WAYS, [found for found in surfaces if by_size(found) == size]
+        if name == "linear":
+            ways = {"K / shots": shared, **WAYS}
+            print_best(mine)
+        for verdict in verdicts(mine, plan, ways):
             print(
                 f"  {verdict.steps:2} steps  {verdict.name:<14} mean {verdict.mean:6.1f}  worst "
                 f"{verdict.worst:5.0f}   ({verdict.cells} cells)"

@@ -55,7 +55,6 @@ class Outcome(NamedTuple):
     rows: list[Record]
     run: Sweep
     curve: Curve  # samples drawn, objective of each seed
-    ms: float | None  # milliseconds per iteration and run, compiled, all seeds at once
 
 
 def names_of(protocol: str) -> tuple[str, ...]:
@@ -115,7 +114,7 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
         schedule=constant if cell.method == "bspiderboost" else later,
         score=lambda meta, hyper: np.asarray(objective(meta)), progress=progress,
     )  # fmt: skip
-    run, after = done.run, calls - done.curve[0][0] if done.curve else 0
+    run = done.run
     test = score.error_on_five_waves() if p.five_waves else score.unseen_error(score.FINAL)
     beta = round(size_of(run, "beta"), 6)
     row = paper_row(
@@ -126,8 +125,7 @@ def run_cell(cell: Cell, *, seeds: int, budget: int, progress: bool, points: int
     )  # fmt: skip
     drawn = run.samples / max(1, calls)
     curve = [(round(step * drawn), values) for step, values in done.finite_curve()]
-    ms = 1e3 * done.steady / (after * a_call * seeds) if after else None
-    return Outcome(cell, [row], run, curve, ms)
+    return Outcome(cell, [row], run, curve)
 
 
 K = 1

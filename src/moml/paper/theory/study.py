@@ -2,13 +2,14 @@
 
 Twenty non-convex logistic tasks, K = 1, B = 3, alpha = 1, float64. MAML's bias does not
 fall with eta; with beta on the paper's schedule that of MOML does. Every run starts at w = 0, all
-lines draw the same number of samples, and nothing is tuned.
+lines draw the same number of samples, and nothing is tuned. v2 with its theorem's step sizes has
+alpha = 0.1 and a smaller eta, as the theorem asks, and MAML a second line there; what v2 draws to
+measure gradients for its step sizes is not counted.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -18,11 +19,10 @@ import numpy as np
 from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import beta_follows_eta
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
-from moml.algorithms.single.theory import check_eta0, theoretical_steps
+from moml.algorithms.single.theory import Theory, theoretical_steps
 from moml.methods import method
 from moml.paper.cells import choose
 from moml.paper.theory.logistic import ADAPT, LOSS, D, N, Problem, problem, watched
-from moml.report.figures import COLOURS, PALETTE, legend_below, panels, save
 from moml.runtime import simulate
 from moml.training.compose import run_key
 from moml.training.loop import TrainingInfo, loop, members, side_by_side
@@ -33,6 +33,8 @@ B, K, K0, H = 3, 1, 5, 5
 ETA, BETA = 0.002, 0.02  # where the schedule of beta starts
 FULL = {0.002: 400_000, 0.0005: 1_600_000, 0.000125: 3_200_000}  # eta: iterations of v1
 QUICK = {0.002: 250_000, 0.0005: 250_000}
+INSIDE = 0.1, 0.2  # alpha and eta over v1's, within the conditions of v2's theorem,
+LIPSCHITZ = SampleSpec(B, support=20)  # which asks for 17 samples of each task's gradient
 POINTS = 32  # evaluations of a run, the last eight of them in its last quarter
 
 
@@ -49,6 +51,7 @@ class Line(NamedTuple):
     beta: Callable[[float], float] = lambda eta: BETA  # the same for every eta
     gamma: float = 1.0
     speed: float = 1.0  # eta over v1's: n / B where all tasks move w at once
+    alpha: float = 1.0
     options: Mapping[str, int] = {}
     theoretical: bool = False
 
@@ -58,7 +61,8 @@ LINES = (
     Line("moml-v1", "moml-v1"),
     Line("moml-v1-scheduled", "moml-v1", scheduled),
     Line("moml-v2", "moml-v2"),
-    Line("moml-v2-theoretical", "moml-v2", theoretical=True),
+    Line("moml-v2-theorem", "moml-v2", speed=INSIDE[1], alpha=INSIDE[0], theoretical=True),
+    Line("maml-theorem", "maml", lambda eta: 1.0, speed=INSIDE[1], alpha=INSIDE[0]),
     Line("scgd", "scgd", scheduled, speed=N / B),
     Line("nasa", "nasa", scheduled, gamma=0.1, speed=N / B),
     # the newest of K0 + 1 samples: u after a round's first step is their plain average
@@ -81,26 +85,28 @@ class Measured(NamedTuple):
     seconds: float  # its share of a program that runs several lines and etas
 
 
-def compose(line: Line, s2: str, p: Problem) -> Method:
+def compose(line: Line, s2: str, p: Problem, eta: float) -> Method:
     """The method of a line; with an independent S2, v2 has the paper's two task batches."""
     apart = "two_batches" if line.method == "moml-v2" else "independent_hessian"
     shape = {"n": N, "k": K, apart: s2 == "independent"}
-    shape |= {"tasks_per_step": B} if line.speed == 1 else {}  # scgd and nasa visit all tasks
+    shape |= {"tasks_per_step": B} if line.method not in ("scgd", "nasa") else {}
     chosen = method(line.method, LOSS, **shape, **line.options)
     algorithm = chosen.algorithm
     if line.theoretical:
-        constants = {"smoothness": p.smoothness, "hessian_lipschitz": p.hessian_lipschitz}
-        algorithm = theoretical_steps(algorithm, LOSS, SampleSpec(B, support=K), **constants)
+        eta0 = 4 * p.constants.smoothness * eta * line.speed  # so that eta_t <= eta * line.speed
+        algorithm = theoretical_steps(
+            algorithm, LOSS, LIPSCHITZ, constants=p.constants, n=N, eta0=eta0, alpha=line.alpha
+        )
     return chosen._replace(algorithm=watched(algorithm))
 
 
-def steps_of(line: Line, eta: float, p: Problem) -> tuple[dict[str, float], float]:
-    """The step sizes of a line, and its `hyper.eta`: c = 4 L eta for those of the theorem."""
+def steps_of(line: Line, eta: float, p: Problem) -> dict[str, float]:
+    """The step sizes of a line; upper bounds of those of the theorem."""
+    eta = eta * line.speed
     if not line.theoretical:
-        return {"eta": eta * line.speed, "beta": line.beta(eta)}, eta * line.speed
-    L, c = p.smoothness, 4 * p.smoothness * eta  # so that eta_t <= eta
-    check_eta0(c, L)
-    return {"eta": eta, "beta": 6 * L**2 * c ** (-1 / 3) * eta}, c
+        return {"eta": eta, "beta": line.beta(eta / line.speed)}
+    L = p.constants.smoothness
+    return {"eta": eta, "beta": 6 * L**2 * (4 * L * eta) ** (-1 / 3) * eta}
 
 
 def squared_bias(grads: np.ndarray) -> np.ndarray:
@@ -115,7 +121,7 @@ def squared_bias(grads: np.ndarray) -> np.ndarray:
 
 
 def read(
-    w: np.ndarray, total: np.ndarray, length: int, p: Problem
+    w: np.ndarray, total: np.ndarray, length: int, p: Problem, alpha: float
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The curve and the readings, from w_t and sum w at every point: [points, lines, seeds, d].
 
@@ -126,7 +132,7 @@ def read(
     sums, of = np.concatenate([0 * total[:1], total]), 3 * to // 4
     average = (sums[to] - sums[of]) / (length * (to - of))[:, None, None, None]
     models = np.stack([average, w])
-    grads = np.asarray(p.grad(models.reshape(-1, D))).reshape(models.shape)
+    grads = np.asarray(p.grad(models.reshape(-1, D), alpha)).reshape(models.shape)
     curve, gap = (grads**2).sum(axis=-1)
     bias = {"squared_bias": squared_bias(grads[0, -1])} if w.shape[2] > 1 else {}
     mean_gap = gap[3 * POINTS // 4 :].mean(axis=0)
@@ -138,10 +144,12 @@ def measure(
     progress: bool = False,
 ) -> Iterator[Measured]:  # fmt: skip
     """Lines of one method, all seeds and all etas with the same number of steps side by side."""
-    chosen = compose(lines[0], s2, p)
-    program = simulate.program(chosen.algorithm, members=True)
-    drawn = simulate.samples_per_step(chosen.algorithm.needs, p.tasks)
-    as_v1 = B * K * (3 if s2 == "independent" else 2) / drawn  # steps on the samples of one of v1
+    chosen = compose(lines[0], s2, p, next(iter(plan)))
+    program, needs = simulate.program(chosen.algorithm, members=True), chosen.algorithm.needs
+    drawn = simulate.samples_per_step(needs, p.tasks)
+    counted = needs.visits if isinstance(needs, Theory) else needs
+    own = simulate.samples_per_step(counted, p.tasks)
+    as_v1 = B * K * (3 if s2 == "independent" else 2) / own  # steps on the samples of one of v1
     error = tracking_error(ADAPT, chosen.memory, samples_of(p.tasks))
     both = lambda *state: (error(*state), error(*state[:2], jnp.arange(N), state[3]))
     tracking = jax.jit(jax.vmap(both))
@@ -167,23 +175,20 @@ def measure(
     for iterations in dict.fromkeys(plan.values()):
         began = time.monotonic()
         etas = [eta for eta, many in plan.items() if many == iterations]
-        cells = [(line, eta, *steps_of(line, eta, p)) for line in lines for eta in etas]
-        each = [
-            Hyper(eta=float(c), beta=float(u["beta"]), alpha=1.0, gamma=line.gamma)
-            for line, _, u, c in cells
-        ]
+        cells = [(line, eta, steps_of(line, eta, p)) for line in lines for eta in etas]
+        each = [Hyper(**used, alpha=line.alpha, gamma=line.gamma) for line, _, used in cells]
         hyper = jax.tree.map(lambda *values: jnp.repeat(jnp.asarray(values, float), seeds), *each)
         keys = jax.vmap(run_key)(jnp.tile(jnp.arange(seeds), len(cells)))
         length = max(1, round(iterations * as_v1 / POINTS))
         seen, tracked = train(hyper, keys, length)
         w, total = np.stack(seen, axis=1).reshape(2, POINTS, len(cells), seeds, D)
-        curve, readings = read(w, total, length, p)
+        curve, readings = read(w, total, length, p, lines[0].alpha)
         if tracked:  # the mean over the last quarter's points, in the readings of v1 and of v2
             errors = np.mean(tracked, axis=0).reshape(2, len(cells), seeds)
             readings |= {"tracking_error": errors[0], "tracking_error_all_tasks": errors[1]}
         samples = np.arange(1, POINTS + 1) * length * drawn
         seconds = (time.monotonic() - began) / len(cells)
-        for i, (line, eta, used, _) in enumerate(cells):
+        for i, (line, eta, used) in enumerate(cells):
             mine = {metric: values[i] for metric, values in readings.items()}
             steps = POINTS * length
             yield Measured(line, s2, eta, used, samples, curve[:, i], mine, steps, seconds)
@@ -230,61 +235,12 @@ def run_theory(
     with jax.enable_x64(True):
         p = problem(jax.random.key(0))
         for s2 in ("independent", "shared"):
-            for _, group in groupby(lines, lambda line: (line.method, line.theoretical)):
-                for measured in measure(list(group), s2, plan, p, seeds, progress):
-                    found.append(measured)
-                    done(measured)
+            for kind, group in groupby(lines, lambda one: (one.method, one.alpha, one.theoretical)):
+                # the theorem's eta_0 is part of the program: one for each eta
+                plans = [{eta: plan[eta]} for eta in plan] if kind[-1] else [plan]
+                same = list(group)
+                for part in plans:
+                    for measured in measure(same, s2, part, p, seeds, progress):
+                        found.append(measured)
+                        done(measured)
     return found
-
-
-LOOKS = {  # a method's colour is that of all pictures; broken where beta does not follow eta
-    "maml": (COLOURS["maml"], "-", "s"),
-    "moml-v1": (COLOURS["moml-v1"], "--", "o"),
-    "moml-v1-scheduled": (COLOURS["moml-v1"], "-", "o"),
-    "moml-v2": (COLOURS["moml-v2"], "--", "^"),
-    "moml-v2-theoretical": (COLOURS["moml-v2"], "-", "^"),
-    "scgd": (PALETTE[2], "-", "D"),
-    "nasa": (COLOURS["nasa"], ":", "v"),
-    "localmoml": (COLOURS["localmoml"], "-.", "X"),
-}
-PANELS = {"independent": "S2 independent of S1 (the paper)", "shared": "S2 = S1 (common practice)"}
-
-
-def theory_figure(measured: Sequence[Measured], path: Path) -> Path:
-    """One column per S2. Above: the gap on the way, at the smallest eta. Below: where it ends.
-
-    Both show |grad F|^2 at the average of the last quarter of the steps, mean over the seeds that
-    were not lost.
-    """
-    figure, grid = panels(2, 2, (11, 8), sharex="row", sharey=True)
-    etas = sorted({m.eta for m in measured})
-    smallest = etas[0]
-    for column, (s2, title) in enumerate(PANELS.items()):
-        way, end = grid[:, column]
-        way.set_title(title)
-        for label, (colour, dashes, mark) in LOOKS.items():
-            mine = [m for m in measured if m.s2 == s2 and m.line.label == label]
-            look = {"color": colour, "linestyle": dashes, "linewidth": 1.7}
-            for m in mine:
-                if m.eta == smallest:
-                    way.plot(m.samples, _over_seeds(m.curve), **look)
-            floors = [(m.eta, _over_seeds(m.curve)[-1]) for m in mine]
-            if floors:
-                end.plot(*np.transpose(floors), marker=mark, markersize=6, label=label, **look)
-        way.set(xlabel=f"samples drawn (eta = {smallest:g})", xscale="log", yscale="log")
-        end.set(xlabel="eta (with all n tasks at once: times n / B)", xscale="log")
-        end.set_xticks(etas, [f"{eta:g}" for eta in etas])
-        end.minorticks_off()
-        for axes in (way, end):
-            axes.grid(axis="y")
-    grid[1, 0].invert_xaxis()  # shared: smaller steps to the right in both
-    grid[0, 0].set_ylabel("|grad F|² at the average, on the way")
-    grid[1, 0].set_ylabel("|grad F|² at the average, at the end")
-    legend_below(figure, grid[1])
-    return save(figure, path)
-
-
-def _over_seeds(curve: np.ndarray) -> np.ndarray:
-    """The mean over the seeds that end with a finite number: [points, seeds] -> [points]."""
-    kept = curve[:, np.isfinite(curve[-1])]
-    return kept.mean(axis=1) if kept.size else np.full(len(curve), np.nan)
