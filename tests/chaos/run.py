@@ -27,7 +27,7 @@ MODULES = (
     "report.terminal", "runs.score", "runs.sweeps", "serving.export", "serving.forget",
     "tabular.continuation", "tabular.train",
 )  # fmt: skip
-BATCH, FEW = 250, 15  # damaged files in a trial; in the short form one of each kind
+BATCH, FEW = 100, 15  # damaged files in a trial; in the short form one of each kind
 ORDER = ("trials", "kills", "kills at a write", "full disks", "full disks of a size",
          "second processes", "clocks that jumped", "damaged files", "refused", "said", "harmless",
          "lost", "accepted silently")  # fmt: skip
@@ -125,7 +125,7 @@ def one_seed(root: Path, home: Path, seed: int, seconds: float, *, short: bool) 
     kinds = [(trials.kill, name) for name in names for _ in range(often(name))]
     few = rng.sample(names, 2) if short else names
     kinds += [(trials.fill, name) for name in few] + [(trials.beside, name) for name in few]
-    kinds += [(None, "")] * (1 if short else 2)
+    kinds += [(None, "")] * (1 if short else 5)
     deck: list = []
     while time.monotonic() < deadline and (deck or not short or not counts["trials"]):
         deck = deck or rng.sample(kinds, len(kinds))
