@@ -140,10 +140,11 @@ def _memories(folder: Path) -> bytes:
 
 def steps(folder: Path) -> list[int]:
     """The steps with a checkpoint whose seal holds."""
+    from moml.storage.checkpoint import stored
     from moml.storage.manifest import verify
 
-    found = sorted((folder / "checkpoints").glob("[0-9]" * 10))
-    return [int(path.name) for path in found if verify(path) is None]
+    found = stored(folder / "checkpoints").items()
+    return [step for step, path in found if verify(path) is None]
 
 
 def progress(folder: Path) -> int:
