@@ -24,7 +24,7 @@ from moml.errors import CheckpointError
 from moml.storage.arrays import leaf_specs
 
 WORD = 8  # bytes of a checksum, and of the words that it is the sum of
-APART = 0x9E3779B97F4A7C16  # between the checksums of equal rows of neighbours; even, see `undo`
+APART = 0x9E3779B97F4A7C16  # even: no flipped bit of an id in a log keeps the sum of its entry
 LINUX = sys.platform == "linux"
 sync = getattr(os, "fdatasync", os.fsync)
 
