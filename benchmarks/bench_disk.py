@@ -61,7 +61,7 @@ def opened(folder: Path, algorithm: Algorithm, tasks: Tasks) -> tuple[OnDisk, An
             )
             for leaf in jax.tree.leaves(rows)
         ]
-        store.file.write(ids, store.layout.pack(leaves, slice(None)))
+        store.file.write(ids, store.pack(leaves, ids))
     disk.snapshot(carry, 0, [0])
     return disk, carry
 
@@ -83,7 +83,7 @@ def trained(disk: OnDisk, carry: Any) -> Callable[..., None]:
 def alone(store: RowsOnDisk) -> dict[str, tuple[Callable[[], None], Callable[[], Any]]]:
     """What the disk does in a cold turn, without the training; and what comes before each."""
     draws = np.random.default_rng(0)
-    log = Undo(store.folder / "log")
+    log = Undo(store.folder / "log", 0)
     pieces: list[np.ndarray] = []
     rows: list[np.ndarray] = []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.chaos.made import ITERATIONS, page, trained
+from tests.chaos.made import ARROW, ITERATIONS, page, trained, tree
 
 KINDS = ("flip", "flip", "truncate", "swap", "other", "delete", "zeros", "insert")
 Answer = object  # what a reader gives: compared by its repr
@@ -119,6 +119,22 @@ def _predict(folder: Path) -> Answer:
     }, run.evaluation
 
 
+def _forget_person(folder: Path) -> Answer:
+    from moml.serving.forget import forget
+
+    forget(folder, ["pers\u00f6n-9"])  # of the adapted run as well
+    return tree(folder)
+
+
+def _export(folder: Path) -> Answer:
+    from moml.serving.export import export
+
+    out = folder.parent / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    export(folder, out)
+    return tree(out)
+
+
 def _served(folder: Path) -> Answer:
     from moml.serving import moml_serve
 
@@ -178,10 +194,14 @@ READERS: dict[str, tuple[str, Callable[[Path], Answer]]] = {
     "sweep, page": ("swept", _page),
     "table": ("table", _predict),
     "adapted": ("adapted", _predict),
+    "table, forget": ("table", _forget_person),
+    "adapted, forget": ("adapted", _forget_person),
+    "table, export": ("table", _export),
     "export": ("exported", _served),
     "programs": ("programs", _programs),
     "images": ("images", _images),
 }
+NEEDS_ARROW = ("table", "adapted")  # read tables
 CACHES = ("programs", "images")  # may say nothing, and give nothing
 
 
@@ -192,6 +212,12 @@ class Told(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.said += record.levelno >= logging.WARNING
+
+
+def readers(made: Path) -> list[str]:
+    """The readers that have something to read, and what they need to do so."""
+    there = (name for name, (source, _) in READERS.items() if (made / source).exists())
+    return [name for name in there if ARROW or name not in NEEDS_ARROW]
 
 
 def damaged(root: Path, seed: int, count: int, seconds: float, out: Path) -> None:
@@ -207,7 +233,7 @@ def damaged(root: Path, seed: int, count: int, seconds: float, out: Path) -> Non
     for _ in range(count):
         if time.monotonic() > deadline:
             break
-        there = [name for name, (source, _) in READERS.items() if (root / "made" / source).exists()]
+        there = readers(root / "made")
         deck = deck or rng.sample(there, len(there))
         name = deck.pop()
         source, reader = READERS[name]

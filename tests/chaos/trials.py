@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from moml.atomic import atomic_write
 from tests.chaos.children import End, Fate, begin, end, moml
-from tests.chaos.made import DISK, GRID, RUN, WHO, Content, page, progress, trained, tree
+from tests.chaos.made import ARROW, DISK, GRID, RUN, WHO, Content, page, progress, trained, tree
 
 Words = tuple[object, ...]
 
@@ -70,10 +70,17 @@ COMMANDS = {
     "report": Command(("report", "{run}", "--out", "{out.html}"), sources=("run",), out="out.html",
                       result=page),
 }  # fmt: skip
+NEEDS_ARROW = ("table train", "adapt", "from", "predict")  # read or write files of tables
 SLOW = ("table train", "from")  # tried less often than the others, and those more often:
 QUICK = ("predict", "export", "forget", "forget, adapted", "forget, export", "report")
 SHORT = ("train, disk", "resume", "adapt", "export", "forget", "report")
 FULL = ("no space", "too large", "cannot write")
+
+
+def commands(made: Path) -> list[str]:
+    """The commands that have their sources, and what they need to read them."""
+    there = (n for n, c in COMMANDS.items() if all((made / each).exists() for each in c.sources))
+    return [name for name in there if ARROW or name not in NEEDS_ARROW]
 
 
 class Trials:
@@ -178,7 +185,8 @@ class Trials:
         fate = Fate("time", rng.uniform(0, usual.seconds)) if rng.random() < 0.3 else Fate()
         first = begin(self.root, fate, *self._next(command, place))
         time.sleep(rng.uniform(0, usual.seconds))
-        words = rng.choice([command.words, *command.beside])
+        second = [words for words in command.beside if ARROW or words[0] not in NEEDS_ARROW]
+        words = rng.choice([command.words, *second])
         second = moml(self.root, *_filled(words, place))
         done = end(first)
         self.counts["kills"] += done.killed

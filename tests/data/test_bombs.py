@@ -65,8 +65,8 @@ def long_word(folder):
 
 
 def compressed(folder):
-    """120 MB in one batch."""
-    table = pa.table({"y": zeros(120 << 20, "int8")})
+    """300 MB in one batch."""
+    table = pa.table({"y": zeros(300 << 20, "int8")})
     feather.write_feather(table, folder / "zeros.arrow", compression="zstd", chunksize=1 << 30)
     return folder / "zeros.arrow"
 

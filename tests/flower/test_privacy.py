@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideAdaptiveClippin
 from moml.config.problems import Synthetic
 from moml.errors import CheckpointError, ConfigError
 from moml.flower.app.client_app import app
-from moml.flower.app.privacy import epsilon_after
+from moml.flower.app.privacy import _digest, epsilon_after
 from moml.flower.app.settings import read
 from tests.flower.common import federated, nodes, serve, settings, small
 from tests.flower.grid import InProcess
@@ -104,6 +104,10 @@ def test_a_client_does_not_answer_past_its_noise(tmp_path):
     assert rows[0]["epsilon"] == epsilon_after(1, 1.0)  # the server may have had answers
 
 
+def releases(folder):
+    return json.loads((folder / "privacy.json").read_text())["releases"]
+
+
 ALL = small(method="fedavg", tasks_per_step=6)  # each of the 6 clients in every round
 
 
@@ -130,9 +134,7 @@ def test_epsilon_is_that_of_the_client_that_was_asked_most_often(tmp_path):
     asked = [m.content["config"]["tasks"] for m in grid.seen if m.metadata.dst_node_id != 1
              and m.metadata.message_type == "train.noised"]  # fmt: skip
     counts = np.bincount([task for (task,) in asked], minlength=6)
-    assert json.loads((tmp_path / "out" / "privacy.json").read_text()) == {
-        "releases": counts.tolist()
-    }
+    assert releases(tmp_path / "out") == counts.tolist()
     assert counts.sum() == 12 and rows[-1]["epsilon"] == epsilon_after(int(counts.max()), 1.0)
 
 
@@ -168,9 +170,9 @@ def test_a_round_that_is_done_again_after_a_kill(where, when, tmp_path):
     own = os.environ | {"JAX_ENABLE_X64": "1"}  # as in tests
     killed = subprocess.run(words, timeout=300, capture_output=True, text=True, env=own)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    kept = json.loads((tmp_path / "out" / "privacy.json").read_text())
+    kept = releases(tmp_path / "out")
     counts = (1, 3, 4) if where == "local" else (1, 2, 3)
-    assert kept == {"releases": [2 if where == "local" else 1] * 6}  # on disk before it is asked
+    assert kept == [2 if where == "local" else 1] * 6  # on disk before it is asked
     _, rows = serve(InProcess(run, nodes(3)), run)
     assert [row["epsilon"] for row in rows] == [epsilon_after(count, 1.0) for count in counts]
 
@@ -184,14 +186,16 @@ def test_a_mean_is_counted_before_its_checkpoint(tmp_path):
     assert [row["epsilon"] for row in rows] == [epsilon_after(count, 1.0) for count in (1, 3)]
 
 
-@pytest.mark.parametrize("spoil", ["removed", "cut", "of others", "negative"])
+@pytest.mark.parametrize("spoil", ["removed", "cut", "of others", "negative", "fewer"])
 def test_a_run_without_its_count_is_refused(spoil, tmp_path):
     run = settings(ALL, tmp_path / "out", privacy="local")
     serve(InProcess(run, nodes(3)), run | {"rounds": 1})
     file = tmp_path / "out" / "privacy.json"
+    written = file.read_text()
     file.unlink()
-    text = {"cut": '{"releases": [1, ', "of others": '{"releases": [1]}',
-            "negative": '{"releases": [1, 1, 1, 1, 1, -1]}'}  # fmt: skip
+    sealed = lambda counts: json.dumps({"releases": counts, "sha256": _digest(counts)})
+    text = {"cut": written[:20], "of others": sealed([1]), "negative": sealed([1, 1, 1, 1, 1, -1]),
+            "fewer": written.replace("1, 1, 1, 1, 1, 1", "0, 0, 0, 0, 0, 0")}  # fmt: skip
     if spoil in text:
         file.write_text(text[spoil])
     grid = InProcess(run, nodes(3))

@@ -96,6 +96,20 @@ def test_a_partition_without_a_node_is_named_and_the_run_goes_on(tmp_path):
     assert (rows[0]["answered"], rows[0]["drawn"]) == (4, 6)
 
 
+def test_after_a_nodes_death_all_that_are_drawn_still_count(tmp_path, capsys):
+    run = settings(small(tasks_per_step=6), tmp_path / "out", rounds=3)
+
+    class Dying(InProcess):
+        def get_node_ids(self):
+            dead = any(message.metadata.group_id == "1" for message in self.seen)
+            return [100, 102] if dead else [100, 101, 102]
+
+    _, rows = serve(Dying(run, nodes(3)), run)
+    assert [(row["answered"], row["drawn"]) for row in rows] == [(6, 6), (4, 6), (4, 6)]
+    said = capsys.readouterr().out.splitlines()
+    assert all("4 of 6 tasks answered" in line for line in said[-2:])
+
+
 def test_of_two_nodes_with_one_partition_the_later_is_asked(tmp_path):
     run = settings(small(tasks_per_step=6), tmp_path / "out", rounds=2)
 

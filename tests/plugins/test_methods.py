@@ -104,14 +104,21 @@ def test_train_resume_score_load_and_report(method, folder, moml_):
     assert f"--out run-again --plugin {plugin[1]}" in page and "5 tasks of Synthetic" in page
 
 
-def test_a_sweep(folder, moml_):
-    words = ("--grid", "eta=.05,.1", "mu=0,.5", "--seeds", 2, "--plugin", "my_fedprox")
-    assert moml_("sweep", mine(folder, "my-fedprox"), *words, "--out", "all")[0] == 0
+@pytest.mark.parametrize("method", METHODS)
+def test_a_sweep_has_the_scores_of_single_runs(method, folder, moml_):
+    second = "mu" if method == "my-fedprox" else "alpha"
+    plugin = ("--plugin", module_of(method))
+    words = ("--grid", "eta=.05,.1", f"{second}=0,.5", "--seeds", 2, *plugin)
+    assert moml_("sweep", mine(folder, method), *words, "--out", "all")[0] == 0
     rows = rows_in(folder / "all" / "rows.json")
-    assert sorted((row["setting"]["eta"], row["setting"]["mu"]) for row in rows) == [
-        (0.05, 0.0), (0.05, 0.5), (0.1, 0.0), (0.1, 0.5),
-    ]  # fmt: skip
-    assert moml_("resume", "all", "--plugin", "my_fedprox")[0] == 0
+    found = {(row["setting"]["eta"], row["setting"][second]): row["values"] for row in rows}
+    assert sorted(found) == [(0.05, 0.0), (0.05, 0.5), (0.1, 0.0), (0.1, 0.5)]
+    assert len({tuple(values) for values in found.values()}) > 1
+    one = ("--eta", 0.05, f"--{second}", 0.5, "--seed", 1, "--out", "one")
+    assert moml_("train", mine(folder, method), *plugin, *one)[0] == 0
+    score = read(folder / "one" / "metrics.jsonl")[-1]["score"]
+    assert found[0.05, 0.5][1] == pytest.approx(score, rel=1e-6)
+    assert moml_("resume", "all", *plugin)[0] == 0
 
 
 @pytest.mark.parametrize("method", METHODS)

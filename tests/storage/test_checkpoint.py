@@ -237,8 +237,10 @@ def test_what_a_killed_process_left_is_cleared_and_a_swap_undone(tmp_path):
     shutil.copytree(checkpoints.path(1), tmp_path / ".writing-0000000002")
     shutil.copytree(checkpoints.path(1), tmp_path / ".old-0000000000")
     (tmp_path / ".mine").mkdir()
-    os.rename(checkpoints.path(1), tmp_path / ".swapped-0000000001")
-    assert load(tmp_path) is None
+    swapped = tmp_path / ".swapped-0000000001"
+    os.rename(checkpoints.path(1), swapped)
+    assert load(tmp_path).step == 1  # it was being replaced: others still read the old one
+    assert checkpoints.steps() == [1] and checkpoint.newest_info(tmp_path)[0] == swapped
     checkpoints.clear()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mine", "0000000001"]
     assert load(tmp_path).step == 1

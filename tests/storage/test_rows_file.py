@@ -10,7 +10,7 @@ from moml.errors import CheckpointError, ConfigError
 from moml.storage import rows_on_disk
 from moml.storage.rows_file import WORD, layout_of
 from moml.storage.rows_on_disk import RowsOnDisk
-from moml.storage.undo import records
+from moml.storage.undo import entries_in
 
 ROWS = {"u": np.zeros((20, 3), np.float32), "visits": np.zeros(20, np.int32)}
 EVERYONE = np.arange(20)
@@ -25,16 +25,21 @@ def store(tmp_path):
 def write(store, chance):
     """New rows of some tasks."""
     ids = np.sort(chance.choice(20, 6, replace=False))
-    store.write(ids, rows_of(store, 6, chance), store.read(ids))
+    store.write(ids, rows_of(store, ids, chance), store.read(ids))
 
 
-def rows_of(store, count, chance):
+def rows_of(store, ids, chance):
+    count = len(ids)
     leaves = [chance.integers(1, 9, (count, 3)).astype(np.float32), np.ones(count, np.int32)]
-    return store.layout.pack(leaves, slice(None))
+    return store.pack(leaves, ids)
 
 
 def steps(store):
     return [int(path.name.split("-")[1]) for path in store.logs()]
+
+
+def entries(store, log):
+    return entries_in(log, store.layout.stride, store._salt)
 
 
 def log_of(store, step):
@@ -68,16 +73,16 @@ def test_the_rows_go_back_to_any_checkpoint_that_is_kept(store):
 def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
     chance = np.random.default_rng(1)
     store.create()
-    store.write(EVERYONE, rows_of(store, 20, chance), store.read(EVERYONE))
+    store.write(EVERYONE, rows_of(store, EVERYONE, chance), store.read(EVERYONE))
     notes = store.saving(7)
     before = store.read(EVERYONE)
     write(store, chance)
     log, size = log_of(store, 7), WORD + store.layout.stride
-    first, count = 6 * size, lambda: sum(len(ids) for ids, _ in records(log, store.layout.stride))
+    first, count = 6 * size, lambda: sum(len(ids) for ids, _ in entries(store, log))
     assert count() == 6
     after = store.read(EVERYONE)
     write(store, chance)
-    [(ids, rows)] = records(log, store.layout.stride)
+    [(ids, rows)] = entries(store, log)
     ids, rows = ids[6:], rows[6:]
     store.file.write(np.sort(ids), rows[np.argsort(ids)])  # as if the second had only been logged
     np.testing.assert_array_equal(store.read(ids.copy()), after[ids])
@@ -104,7 +109,7 @@ def test_a_torn_record_is_passed_over_and_a_damaged_one_is_not(store):
 def test_a_flipped_bit_in_a_row_is_found(store):
     chance = np.random.default_rng(2)
     store.create()
-    store.write(EVERYONE, rows_of(store, 20, chance), store.read(EVERYONE))
+    store.write(EVERYONE, rows_of(store, EVERYONE, chance), store.read(EVERYONE))
     path = store.folder / "rows"
     data = bytearray(path.read_bytes())
     data[5 * store.layout.stride + 3] ^= 4
@@ -116,7 +121,7 @@ def test_a_flipped_bit_in_a_row_is_found(store):
 
 def test_rows_are_read_to_the_end_however_few_bytes_come_at_once(store, monkeypatch):
     store.create()
-    store.write(EVERYONE, rows_of(store, 20, np.random.default_rng(5)), store.read(EVERYONE))
+    store.write(EVERYONE, rows_of(store, EVERYONE, np.random.default_rng(5)), store.read(EVERYONE))
     rows, preadv = store.read(EVERYONE), os.preadv
     few = lambda handle, parts, place: preadv(handle, [parts[0][:50]], place)
     monkeypatch.setattr(os, "preadv", few)
@@ -248,3 +253,90 @@ def test_where_no_log_can_be_begun_or_removed_it_is_said(store, monkeypatch):
         with pytest.raises(CheckpointError, match=said):
             store.saving(3)
     store.close()  # what was closed is not closed again
+
+
+def saved(store, chance, count=3):
+    """Notes and rows of some checkpoints; each log but the last has entries."""
+    store.create()
+    store.write(EVERYONE, rows_of(store, EVERYONE, chance), store.read(EVERYONE))
+    notes, at = [], []
+    for step in range(count):
+        notes.append(store.saving(step, [0]))
+        at.append(store.read(EVERYONE))
+        if step < count - 1:
+            write(store, chance)
+    store.close()
+    return notes, at
+
+
+def test_a_log_in_the_place_of_another_is_refused(store):
+    notes, _ = saved(store, np.random.default_rng(6))
+    one, two, last = (log_of(store, step) for step in range(3))
+    for a, b, step in ((one, two, 0), (one, last, 2), (two, last, 1)):
+        before = a.read_bytes(), b.read_bytes()
+        a.write_bytes(before[1])
+        b.write_bytes(before[0])
+        assert "is damaged" in store.verify(notes[step])
+        with pytest.raises(CheckpointError, match="is damaged at byte 0"):
+            store.forget([3])
+        for path, data in zip((a, b), before, strict=True):
+            path.write_bytes(data)
+    assert [store.verify(each) for each in notes] == [None] * 3
+
+
+def test_a_log_that_another_follows_is_neither_cut_off_nor_missing(store):
+    notes, at = saved(store, np.random.default_rng(7))
+    one, two, last = (log_of(store, step) for step in range(3))
+    data, size = one.read_bytes(), WORD + store.layout.stride
+    for end in (0, size, 5 * size + 3, 6 * size):  # the seventh entry names the next log
+        for cut in (data[:end], data[:end] + bytes(len(data) - end)):
+            one.write_bytes(cut)
+            assert store.verify(notes[0]).startswith(f"{one} is damaged")
+            assert store.verify(notes[1]) is None
+    one.write_bytes(data)
+    for path, before, step in ((two, one, 0), (last, two, 1)):
+        content = path.read_bytes()
+        path.unlink()
+        assert store.verify(notes[step]) == f"the log that follows {before} is missing"
+        path.write_bytes(content)
+    store.forget([3])  # writes the logs again
+    store.back_to(0)
+    after = store.read(EVERYONE)
+    assert not after[3].any()
+    np.testing.assert_array_equal(np.delete(after, 3, 0), np.delete(at[0], 3, 0))
+
+
+def test_killed_before_a_log_names_the_next_it_can_go_back(store, monkeypatch):
+    chance = np.random.default_rng(8)
+    notes, at = saved(store, chance, 1)
+    store.back_to(0)
+    write(store, chance)
+
+    def killed(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rows_on_disk.Undo, "end", killed)
+        with pytest.raises(CheckpointError, match="no space left"):
+            store.saving(1, [0])
+    store.close()
+    assert steps(store) == [0, 1]
+    assert store.verify(notes[0]) is None
+    store.back_to(0)
+    np.testing.assert_array_equal(store.read(EVERYONE), at[0])
+
+
+def test_rows_of_another_task_or_of_another_store_are_refused(store, tmp_path):
+    chance, stride = np.random.default_rng(9), store.layout.stride
+    with closing(RowsOnDisk(tmp_path / "other", tmp_path, 20, store.layout)) as other:
+        for each in (store, other):
+            each.create()
+            each.write(EVERYONE, rows_of(each, EVERYONE, chance), each.read(EVERYONE))
+    path = store.folder / "rows"
+    data = path.read_bytes()
+    path.write_bytes(data[stride : 2 * stride] + data[:stride] + data[2 * stride :])
+    with pytest.raises(CheckpointError, match="the row of task 0 has another checksum"):
+        store.read(EVERYONE)
+    path.write_bytes((other.folder / "rows").read_bytes())
+    with pytest.raises(CheckpointError, match="the row of task 0 has another checksum"):
+        store.read(EVERYONE)

@@ -25,7 +25,7 @@ from moml.runs.sweeps import sweep_run
 from moml.serving.forget import forget
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import Lock
-from moml.storage.undo import records
+from moml.storage.undo import entries_in
 from moml.training import disk
 from moml.training.fit import Learner, TrainingState
 from tests.support.processes import environment
@@ -207,8 +207,8 @@ def test_a_task_is_forgotten_on_disk_and_in_the_logs(tmp_path, capsys):
     before = store.read(np.arange(40))
     store.close()
     mine = before[7][:-8].tobytes()  # without the checksum, which is another one in a log
-    stride = store.layout.stride
-    logs = [rows[ids == 7] for path in store.logs() for ids, rows in records(path, stride)]
+    given = store.layout.stride, store._salt
+    logs = [rows[ids == 7] for path in store.logs() for ids, rows in entries_in(path, *given)]
     old = [row[:-8].tobytes() for rows in logs for row in rows]
     assert any(old) and any(mine)
     files = lambda: {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}

@@ -102,6 +102,7 @@ def test_what_jax_holds_stays_exact(narrow):
         ([np.array([2**63], np.uint64), np.array([-1])], r"x\[0, 0\] = 9223372036854775808 "),
         (np.array(["2024-01-01"], "M8[ms]"), r"must be an array of numbers; got type datetime64"),
         (np.array([1, "a"], object), r"must be an array of numbers; got type object with 1"),
+        (np.array([[3, 4]], object), r"must be an array of numbers; got type object with 3"),
         ([[1], [2, 3]], "must be an array of numbers: "),
         (["a"], "must be an array of numbers; got type <U1 with 'a'"),
         (None, "must be an array of numbers; got type object with None"),

@@ -22,7 +22,8 @@ def exact(name: str, values: object, bits: int = 64) -> np.ndarray:
         raise DataError(f"{name} must be an array of numbers: {error}") from error
     if array.dtype.kind == "O" and all(type(value) is int for value in array.flat):
         hint = "does not fit 64-bit integers beside the others; pass floats, or texts as ids"
-        _refuse(name, array, abs(array) >= 2**63, hint)
+        if (large := abs(array) >= 2**63).any():
+            _refuse(name, array, large, hint)
     if array.dtype.kind in "OMmSU" or array.dtype.names:
         first = f" with {array.ravel().tolist()[0]!r}" if array.size else ""
         raise DataError(f"{name} must be an array of numbers; got type {array.dtype}{first}")

@@ -80,7 +80,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Return the steps that have a checkpoint, good or bad, in order."""
-        return sorted(int(path.name) for path in self.folder.glob("[0-9]" * 10))
+        return list(stored(self.folder))
 
     def good(self) -> list[int]:
         """Return the same without those that `load` skipped."""
@@ -88,7 +88,7 @@ class Checkpoints:
 
     def path(self, step: int) -> Path:
         """Return the folder of the checkpoint of a step."""
-        return self.folder / f"{step:010d}"
+        return stored(self.folder).get(step, self.folder / f"{step:010d}")
 
     def save(self, step: int, state: State, info: Record, score: float | None = None) -> None:
         """Copy the state, then write it in the background; raises the error of an earlier write.
@@ -208,7 +208,7 @@ class Checkpoints:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _write(self, step: int, state: State, text: str) -> None:
-        partial, final = self.folder / f"{PARTIAL}{step:010d}", self.path(step)
+        partial, final = self.folder / f"{PARTIAL}{step:010d}", self.folder / f"{step:010d}"
         leaves = dict(zip(leaf_paths(state), jax.tree.leaves(state), strict=True))
         shares = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, Share)}
         whole = {name: leaf for name, leaf in leaves.items() if name not in shares}
@@ -261,9 +261,15 @@ class Checkpoints:
         return None
 
 
+def stored(folder: Path) -> dict[int, Path]:
+    """Return the checkpoints by step, in order: of one that was being replaced, the old one."""
+    found = [*folder.glob(SWAPPED + "[0-9]" * 10), *folder.glob("[0-9]" * 10)]
+    return dict(sorted({int(path.name.removeprefix(SWAPPED)): path for path in found}.items()))
+
+
 def newest_info(folder: Path, *, whole: bool = True) -> tuple[Path, Record] | None:
     """Return the newest good checkpoint and its notes; not `whole`: whatever its state is."""
-    for path in sorted(folder.glob("[0-9]" * 10), reverse=True):
+    for path in reversed(stored(folder).values()):
         with suppress(OSError, ValueError, LookupError, TypeError):
             if verify(path, None if whole else "info.json") is None:
                 return path, dict(json.loads(read_plain(path / "info.json"))["info"])

@@ -2,6 +2,10 @@
 
 Rows are read by `pread` and written by `pwrite`, not mapped: mapped pages count as memory of the
 process, and a full disk would kill it without an error.
+
+A checksum also depends on the task and on the store: a row of another task, or of another run's
+file, is refused. A row of zeros is one that was never written, so rows that the disk turned into
+zeros are not noticed.
 """
 
 import os
@@ -20,6 +24,7 @@ from moml.errors import CheckpointError
 from moml.storage.arrays import leaf_specs
 
 WORD = 8  # bytes of a checksum, and of the words that it is the sum of
+APART = 0x9E3779B97F4A7C16  # even: no flipped bit of an id in a log keeps the sum of its entry
 LINUX = sys.platform == "linux"
 sync = getattr(os, "fdatasync", os.fsync)
 
@@ -27,9 +32,9 @@ sync = getattr(os, "fdatasync", os.fsync)
 class Layout(NamedTuple):
     """The leaves of a row: how they are described, and their places in its bytes.
 
-    A sealed row consists of words of 64 bits; the last is the sum of the others. No flipped bit
-    keeps it, and it is 0 for zeros, which a new file consists of. `zlib.crc32` takes ten times as
-    long, which is more than the rest of a read.
+    A sealed row consists of words of 64 bits; the last is the sum of the others and of a number
+    that its task and the store's `salt` give. No flipped bit keeps it. `zlib.crc32` takes ten times
+    as long, which is more than the rest of a read.
     """
 
     names: tuple[str, ...]
@@ -45,13 +50,13 @@ class Layout(NamedTuple):
         """Bytes of the leaves of a row."""
         return sum(self.row[i].itemsize for i in range(len(self.names)))
 
-    def pack(self, leaves: Sequence[np.ndarray], which: slice) -> np.ndarray:
-        """Return some rows of the leaves, sealed: bytes [rows, stride]."""
-        rows = np.zeros(len(leaves[0][which]), self.row)
+    def pack(self, leaves: Sequence[np.ndarray], ids: np.ndarray, salt: int) -> np.ndarray:
+        """Return the rows of these tasks, the first of the leaves, sealed: bytes [rows, stride]."""
+        rows = np.zeros(len(ids), self.row)
         for field, leaf in zip(self.row.names or (), leaves, strict=True):
-            rows[field] = leaf[which]
+            rows[field] = leaf[: len(ids)]
         words = rows.view("<u8").reshape(len(rows), -1)
-        words[:, -1] = words[:, :-1].sum(axis=1, dtype=np.uint64)
+        words[:, -1] = checksums(words, ids, salt)
         return words.view(np.uint8)
 
     def unpack(self, rows: np.ndarray, count: int) -> list[np.ndarray]:
@@ -74,18 +79,25 @@ def layout_of(rows: PyTree) -> Layout:
     return Layout(tuple(leaf_specs(rows, leading=1)), row)
 
 
-def broken(rows: np.ndarray) -> np.ndarray:
-    """Return which of some sealed rows are not as they were written."""
+def checksums(words: np.ndarray, ids: np.ndarray, salt: int) -> np.ndarray:
+    """Return the checksums of rows of these tasks, in words of which the last is left out."""
+    own = (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(APART) + np.uint64(salt)
+    return words[:, :-1].sum(axis=1, dtype=np.uint64) + own
+
+
+def broken(rows: np.ndarray, ids: np.ndarray, salt: int) -> np.ndarray:
+    """Return which of some sealed rows are not as they were written for these tasks."""
     words = rows.view("<u8")
-    return np.flatnonzero(words[:, :-1].sum(axis=1, dtype=np.uint64) != words[:, -1])
+    wrong = np.flatnonzero(checksums(words, ids, salt) != words[:, -1])
+    return wrong[words[wrong].any(axis=1)]
 
 
 class RowsFile:
     """The sealed rows of all tasks. One that was never written is zeros."""
 
-    def __init__(self, path: Path, stride: int, create: int = 0):
+    def __init__(self, path: Path, stride: int, salt: int, create: int = 0):
         """Open a file, or with `create` make one of so many rows, their disk space reserved."""
-        self.path, self.stride = path, stride
+        self.path, self.stride, self._salt = path, stride, salt
         new = os.O_CREAT | os.O_TRUNC if create else 0
         self._handle = plain_handle(path, os.O_RDWR | new)
         if create:
@@ -120,7 +132,7 @@ class RowsFile:
                 raise CheckpointError(
                     f"{self.path} ends among the rows from task {place // self.stride} on"
                 )
-        if len(bad := broken(rows)):
+        if len(bad := broken(rows, ids, self._salt)):
             raise CheckpointError(
                 f"{self.path} is damaged: the row of task {ids[bad[0]]} has another checksum"
             )

@@ -26,10 +26,10 @@ from moml.storage.files import check_space, writable_folder, write_text
 from moml.storage.folder import Lock
 from moml.storage.manifest import sync_folder
 from moml.storage.rows_file import Layout, RowsFile
-from moml.storage.undo import Undo, entries_of, records
+from moml.storage.undo import Undo, empty, entries_in, entries_of, records
 from moml.types import Record
 
-FORMAT = 2
+FORMAT = 3
 log = logging.getLogger("moml")
 
 
@@ -47,6 +47,23 @@ class RowsOnDisk:
         self._undo: Undo | None = None
         self._logged = np.zeros(n, bool)  # of each task, whether the open log has its row
         self._id = ""
+
+    @property
+    def _salt(self) -> int:
+        return int(self._id, 16)
+
+    def pack(self, leaves: Sequence[np.ndarray], ids: np.ndarray) -> np.ndarray:
+        """Return the rows of these tasks, the first of the leaves, sealed for this store."""
+        return self.layout.pack(leaves, ids, self._salt)
+
+    def _open(self, create: int = 0) -> RowsFile:
+        return RowsFile(self.folder / "rows", self.layout.stride, self._salt, create)
+
+    def _since(self, name: str) -> list[Iterator[tuple[np.ndarray, np.ndarray]]]:
+        """The entries of each log from that name on, the newest log first."""
+        logs = [path for path in self.logs() if path.name >= name]
+        given = self.layout.stride, self._salt
+        return [records(path, *given, logs[i + 1 :]) for i, path in enumerate(logs)][::-1]
 
     def logs(self) -> list[Path]:
         """Return the logs in the order of their checkpoints."""
@@ -69,7 +86,7 @@ class RowsOnDisk:
             self._id = secrets.token_hex(8)
             self._write_about()
             self._drop(self.logs())
-            self._file = RowsFile(self.folder / "rows", self.layout.stride, create=self.n)
+            self._file = self._open(create=self.n)
             sync_folder(self.folder)
 
     def _check(self, *, new: bool = False) -> None:
@@ -99,6 +116,9 @@ class RowsOnDisk:
             if lock and path.exists():  # a lock would make a folder that does not exist
                 self._acquire()
             about = json.loads(read_plain(path))
+            self._id = about["id"]
+            if not 0 <= self._salt < 1 << 64:
+                raise ValueError(f"id = {self._id}")
             return {name: about[name] for name in ("format", "id", "run", "tasks", "row")}
         except FileNotFoundError as error:
             raise CheckpointError(f"{self.folder} holds no memories (about.json)") from error
@@ -121,8 +141,8 @@ class RowsOnDisk:
                     run = about["run"]
                     last = "" if run == str(self.owner) else f" ({run} had them last)"
                     return f"the memories in {self.folder} cannot go back so far{last}"
-                for path in logs[logs.index(self.folder / name) :]:
-                    for _ in records(path, self.layout.stride):
+                for entries in self._since(name):
+                    for _ in entries:
                         pass
         except CheckpointError as error:
             return str(error)
@@ -142,21 +162,24 @@ class RowsOnDisk:
         """Undo all that was written since a checkpoint, for which `verify` returned None."""
         with _errors(self.folder, "restore"):
             about = self._about(lock=True)
-            self._id = about["id"]
             if about["run"] != str(self.owner):  # the run was renamed or copied
                 if not self._inside:
                     message = "the memories in %s were those of %s; now %s goes on with them"
                     log.warning(message, self.folder, about["run"], self.owner)
                 self._write_about()
-            self._file = RowsFile(self.folder / "rows", self.layout.stride)
-            own, *later = [path for path in self.logs() if path.name >= f"undo-{step:010d}"]
-            for path in (*reversed(later), own):
-                for ids, rows in records(path, self.layout.stride):
+            self._file = self._open()
+            name = f"undo-{step:010d}"
+            for entries in self._since(name):
+                for ids, rows in entries:
                     order = np.argsort(ids)
                     self._file.write(ids[order], rows[order])
             self._file.sync()  # before the logs are removed
+            own, *later = [path for path in self.logs() if path.name >= name]
+            for path in (*reversed(later), own):  # first emptied: a missing one would be noticed
+                empty(path)
             self._drop(reversed(later))
-            self._begin_log(own)  # emptied, never missing: the checkpoint needs it by its name
+            self._close_log()
+            self._begin_log(own)  # never missing: the checkpoint needs it by its name
 
     def read_saved(self, info: Record, ids: np.ndarray) -> np.ndarray:
         """Return the rows of some tasks, ids ascending, at a checkpoint with these notes.
@@ -166,13 +189,12 @@ class RowsOnDisk:
         if problem := self.verify(info):
             raise CheckpointError(problem)
         with _errors(self.folder, "read"):
-            self._file = self._file or RowsFile(self.folder / "rows", self.layout.stride)
+            self._file = self._file or self._open()
             rows = self._file.read(ids)
-            for path in reversed(self.logs()):
-                if path.name >= info["rows"][1]:
-                    for some, old in records(path, self.layout.stride):
-                        known = np.isin(some, ids)
-                        rows[np.searchsorted(ids, some[known])] = old[known]
+            for entries in self._since(info["rows"][1]):
+                for some, old in entries:
+                    known = np.isin(some, ids)
+                    rows[np.searchsorted(ids, some[known])] = old[known]
         return rows
 
     def saving(self, step: int, kept: Sequence[int] = ()) -> Record:
@@ -195,11 +217,15 @@ class RowsOnDisk:
             sync_folder(self.folder)
 
     def _begin_log(self, path: Path) -> None:
-        if self._undo is not None:
-            self._undo.close()
-            self._undo = None
-        self._undo = Undo(path)
-        sync_folder(self.folder)
+        new = Undo(path, self._salt)
+        old, self._undo = self._undo, new
+        try:
+            sync_folder(self.folder)
+            if old is not None:
+                old.end(path, self.layout.stride)
+        finally:
+            if old is not None:
+                old.close()
         self._logged[:] = False
 
     @property
@@ -238,10 +264,10 @@ class RowsOnDisk:
                     partial.unlink()
                 for path in self.logs():
                     with atomic_write(path) as file:
-                        for some, rows in records(path, self.layout.stride):
+                        for some, rows in entries_in(path, self.layout.stride, self._salt):
                             rows[np.isin(some, which)] = 0
-                            file.write(entries_of(some, rows).data)
-                self._file = RowsFile(self.folder / "rows", self.layout.stride)
+                            file.write(entries_of(path, some, rows, self._salt).data)
+                self._file = self._open()
                 self._file.write(which, np.zeros((len(which), self.layout.stride), np.uint8))
                 self._file.sync()
                 sync_folder(self.folder)
@@ -250,12 +276,17 @@ class RowsOnDisk:
 
     def close(self) -> None:
         """Close the files, and release the lock."""
-        for part in (self._file, self._undo):
-            if part is not None:
-                part.close()
+        self._close_log()
+        if self._file is not None:
+            self._file.close()
         if self._lock is not None:
             self._lock.__exit__()
-        self._file = self._undo = self._lock = None
+        self._file = self._lock = None
+
+    def _close_log(self) -> None:
+        if self._undo is not None:
+            self._undo.close()
+        self._undo = None
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class OnDisk(Execution):
             state, info = run(state, start, count)
             infos.append(info)
             carry, rows = split(state.state)
-            self._put(piece, self._packed(rows, len(piece.ids)))
+            self._put(piece, self._packed(rows, piece.ids))
         return carry, jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
 
     def stores(self, carry: State) -> Iterator[tuple[np.ndarray, State]]:
@@ -149,7 +149,7 @@ class OnDisk(Execution):
                 ids = np.arange(first, min(first + simulate.FILLED, n))
                 empty = Rows(ids, np.zeros((len(ids), self.store.layout.stride), np.uint8))
                 full = fill(self._padded(carry, empty, len(ids)), self._tasks, key, self._hyper)
-                self.store.write(ids, self._packed(split(full.state)[1], len(ids)), empty.rows)
+                self.store.write(ids, self._packed(split(full.state)[1], ids), empty.rows)
                 advance(first + len(ids))
 
     def _padded(self, carry: State, some: Rows, count: int) -> partial_store.PartialStore:
@@ -161,10 +161,10 @@ class OnDisk(Execution):
         state = jax.tree.map(jnp.asarray, carry._replace(memory=store))
         return partial_store.PartialStore(state, jnp.asarray(ids))
 
-    def _packed(self, rows: PyTree, count: int) -> np.ndarray:
-        """The first `count` rows, sealed."""
+    def _packed(self, rows: PyTree, ids: np.ndarray) -> np.ndarray:
+        """The rows of these tasks, the first ones, sealed."""
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(rows)]
-        return self.store.layout.pack(leaves, slice(count))
+        return self.store.pack(leaves, ids)
 
     def _begin_to_read(self, start: int, count: int) -> "Future[Rows]":
         drawn = self._algorithm, self._tasks, self._key, start, count, self._most

@@ -1,5 +1,6 @@
 """Differential privacy by Flower's own wrappers, and what it has cost by Flower's accountant."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -76,13 +77,18 @@ class Ledger:
 
     def _count(self, tasks: list[int]) -> None:
         self.releases[tasks] += 1
-        write_text(json.dumps({"releases": self.releases.tolist()}) + "\n", self.path)
+        counts = self.releases.tolist()
+        text = json.dumps({"releases": counts, "sha256": _digest(counts)})
+        write_text(text + "\n", self.path)
         sync_folder(self.path.parent)
 
     def _read(self) -> np.ndarray:
         try:
             with open_plain(self.path) as file:
-                found = np.array(json.load(file)["releases"])
+                kept = json.load(file)
+            found = np.array(kept["releases"])
+            if kept["sha256"] != _digest(kept["releases"]):
+                raise ValueError("it was changed: its SHA-256 is not the one in it")
             if found.shape != self.releases.shape or found.dtype != np.int64 or found.min() < 0:
                 raise ValueError(f"it must have {self.releases.size} counts")
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
@@ -90,6 +96,10 @@ class Ledger:
                 f"cannot read {self.path}, without which epsilon is not known: {error}"
             ) from error
         return found
+
+
+def _digest(counts: list[int]) -> str:
+    return hashlib.sha256(json.dumps(counts).encode()).hexdigest()
 
 
 def accountant(delta: float, n: int) -> RdpAccountant:
