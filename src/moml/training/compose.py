@@ -56,7 +56,9 @@ def compose(
             raise ConfigError(f"a composed method has only numbers to set; got {', '.join(others)}")
         if name.n != tasks.n:
             raise ConfigError(f"n must be that of the tasks, {tasks.n}; got a method for {name.n}")
-        return _with_state(name._replace(hyper=_with_numbers(name, options)), loss)
+        betas = () if options.get("beta") is not None else name.betas
+        numbers = _with_numbers(name, options)
+        return _with_state(name._replace(hyper=numbers, betas=betas), loss)
     if "n" in options:
         raise ConfigError(f"n must be left out: it is that of the tasks; got {options['n']}")
     factory = factory_of(name)
