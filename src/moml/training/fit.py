@@ -128,9 +128,10 @@ def fit(
     if chosen.betas and not isinstance(held, str):
         score = validation_scores(chosen, loss, held.validation)
         population = Population(
-            chosen, params, tasks, key, schedule, score, steps=steps, length=length
-        )
-        best = choose(population, held.validation.n or 0, length=length, progress=progress)
+            chosen, params, tasks, key, schedule, score, held.validation, steps=steps,
+            length=length,
+        )  # fmt: skip
+        best = choose(population, length=length, progress=progress)
         carry, begun, history, choice = best
         chosen = settled(chosen, choice)
         hyper = hyper_of(chosen, params, {})

@@ -1,28 +1,27 @@
 """The choice of beta in `fit`: tasks to hold out, a population that is thinned, and its winner."""
 
 import logging
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from moml.algorithms.method import Method
+from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError
 from moml.kept import kept
 from moml.runtime.account import nbytes
 from moml.runtime.memory_budget import free_bytes
 from moml.tasks.subset import subset
-from moml.training.choice.population import Choice, Population, rung_row, survivors, take
+from moml.training.choice.population import Choice, Population, Scores, rung_row, survivors, take
 from moml.training.evaluate import check_shots, on_query, scores_on
 from moml.training.loop import Members, loop
-from moml.types import Loss, Meta, State, Tasks
+from moml.types import Loss, State, Tasks
 
 LEAST, SHARE, MOST = 20, 10, 200  # held out: a tenth of the tasks, from 20 up to 200
 SHORTEST = 1000  # steps
 ROOM = 0.7  # of the free memory
-SEED = 2718  # of the tasks that are held out, and of the samples that they are scored by
+SEED = 2718  # of the tasks that are held out
 CONTINUES = "a state is continued; give beta = learner.hyper.beta to keep that of before"
 log = logging.getLogger("moml")
 
@@ -76,11 +75,11 @@ def hold_out(
 
 
 @kept
-def _errors(adapt: Callable, steps: int, loss: Loss, shots: int, queries: int) -> Callable:
-    return scores_on(on_query(loss), adapt(steps), shots=shots, queries=queries)
+def _errors(adapt: Adaptation, steps: int, loss: Loss, shots: int, queries: int) -> Scores:
+    return jax.jit(scores_on(on_query(loss), adapt(steps), shots=shots, queries=queries))
 
 
-def validation_scores(method: Method, loss: Loss, tasks: Tasks) -> Callable:
+def validation_scores(method: Method, loss: Loss, tasks: Tasks) -> Scores:
     """The loss on each validation task, at the shots and steps of the users."""
     shots, steps = method.options["shots"], method.options["test_steps"]
     queries = 100 if tasks.least is None else tasks.least - shots
@@ -89,12 +88,7 @@ def validation_scores(method: Method, loss: Loss, tasks: Tasks) -> Callable:
             f"validation tasks must have more than {shots} samples each; got {tasks.least}"
         )
     check_shots(tasks, shots, queries)
-    each = _errors(method.adaptation, steps, loss, shots, queries)
-    return partial(_on, each, tasks)
-
-
-def _on(each: Callable, tasks: Tasks, meta: Meta, hyper: object) -> jax.Array:
-    return each(meta, hyper, tasks, jax.random.key(SEED))
+    return _errors(method.adaptation, steps, loss, shots, queries)
 
 
 class Chosen(NamedTuple):
@@ -106,9 +100,9 @@ class Chosen(NamedTuple):
     choice: Choice
 
 
-def choose(population: Population, held: int, *, length: int, progress: bool = False) -> Chosen:
+def choose(population: Population, *, length: int, progress: bool = False) -> Chosen:
     """Train the population, and thin it out to one."""
-    method = population.method
+    method, held = population.method, population.validation.n or 0
     betas, done = list(method.betas), 0
     carry, rows = population.first(betas), []
     losses: list[np.ndarray] = []  # [members, steps] of each stretch

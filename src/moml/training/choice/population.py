@@ -19,17 +19,17 @@ from moml.algorithms.parts.schedule import Schedule
 from moml.errors import Diverged
 from moml.runtime import simulate
 from moml.runtime.compiling import compile_all
-from moml.training.compose import first_program, hyper_of
+from moml.training.compose import first_program, hyper_of, stacked_hyper
 from moml.training.loop import Advance, Members, copy, members
-from moml.training.sweep import stacked_hyper
 from moml.types import Hyper, Info, Key, Meta, Params, Record, State, Tasks
 
-Scores = Callable[[Meta, Hyper], Float[Array, " tasks"]]  # of one model, on each held-out task
+Scores = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " tasks"]]  # of one model on tasks
 POINTS, STEPS = 200, 50  # models of a training that enter the mean, at least so many steps apart
 SPAN = 5  # of these models count most
 TURNS = ((6, 0.05), (4, 0.2), (3, 0.3), (2, 0.85))  # members, and the share of the steps they go
 SMALL = ((6, 0.85),)  # side by side, where a step does not fill the device
 LARGE = ((6, 0.05), (2, 0.2))
+SEED = 2718  # of the samples that held-out tasks are scored by
 WORK = 1e8  # floating-point operations of a step of one member that leave a device idle
 
 
@@ -81,7 +81,11 @@ def stack(*trees: PyTree) -> PyTree:
 
 
 class Population:
-    """All that the members share. `turns`: whether they take turns; by default on a CPU."""
+    """All that the members share.
+
+    `score` is the compiled score of one model on each of the `validation` tasks; `turns`: whether
+    members take turns, by default on a CPU.
+    """
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class Population:
         key: Key,
         schedule: Schedule,
         score: Scores,
+        validation: Tasks,
         *,
         steps: int,
         length: int,
@@ -99,7 +104,7 @@ class Population:
     ):
         self.method, self.higher, self.steps = method, higher, steps
         self._params, self._tasks, self._key, self._schedule = params, tasks, key, schedule
-        self._score = jax.jit(score)
+        self._score, self.validation = score, validation
         self._turns = jax.default_backend() == "cpu" if turns is None else turns
         self.length = min(length, max(STEPS, steps // POINTS))  # steps of a program
         self._program: simulate.Program | None = None  # for the shapes of now
@@ -183,7 +188,9 @@ class Population:
     def scores(self, carry: Members, betas: Sequence[float]) -> Float[np.ndarray, "members tasks"]:
         """The score of each member on each held-out task; not a number of those that diverged."""
         hyper, lost = self.hyper(betas), np.asarray(carry.lost_at) >= 0
-        each = [self._score(take(carry.state.mean, i), take(hyper, i)) for i in range(len(betas))]
+        given = self.validation, jax.random.key(SEED)
+        one = lambda i: self._score(take(carry.state.mean, i), take(hyper, i), *given)
+        each = [one(i) for i in range(len(betas))]
         return np.where(lost[:, None], np.nan, np.asarray(each, float))
 
 
