@@ -117,7 +117,7 @@ def _fields_of(base: Config) -> type:
 
 def _kind(allowed: Allowed) -> Any:
     """The type of an option's values, for tyro."""
-    words = Literal[allowed.words] if allowed.words else None  # type: ignore[valid-type]
+    words = Literal[allowed.words] if allowed.words else None
     return allowed.kind | words | None if words else allowed.kind | None  # type: ignore[operator]
 
 

@@ -80,7 +80,8 @@ def settle(folder: Path, config: Config, plan: Plan, *, progress: bool = False) 
     """
     population, betas = population_of(config, plan), list(plan.method.betas)
     rungs, rows, step = population.rungs(), [], 0
-    carry, lines = population.first(betas), []
+    carry = population.first(betas)
+    lines: list[Record] = []
     resume = f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}"
     for place, rung in enumerate(rungs):
         part = writable_folder(folder / f"part-{place:03d}", 0o700)
@@ -94,16 +95,12 @@ def settle(folder: Path, config: Config, plan: Plan, *, progress: bool = False) 
         best = survivors(scores, left, higher=population.higher)
         rows.append(rung_row(step, betas, scores, best))
         carry, betas = take(carry, np.array(best)), [betas[i] for i in best]
-        lines = [
-            _of_members(row, lambda value, best=best: [value[i] for i in best]) for row in lines
-        ]
+        lines = [_of_members(row, best) for row in lines]
     held = population.validation.n or 0
     choice = Choice(betas[0], float(plan.method.hyper.beta), held, rows)
     save_record(folder, record_of(folder)[0] | {"choice": choice._asdict()})
     config = with_values(config, beta=choice.beta)
-    _install(
-        folder, config, step, winner(carry), [_of_members(row, lambda v: v[0]) for row in lines]
-    )
+    _install(folder, config, step, winner(carry), [_of_members(row, 0) for row in lines])
     remove_parts(folder)
     return config
 

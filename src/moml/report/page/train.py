@@ -178,8 +178,8 @@ def choice(run: Trained) -> list[Markup]:
     betas = chosen["rungs"][0]["beta"]
     text = (
         f"β = {chosen['beta']:.3g} is the best of {len(betas)} values on {chosen['tasks']:,} "
-        f"held-out tasks; the matching rule gives {chosen['rule']:.3g}, and 1 is no memory. Members "
-        "were trained on the same draws, and the worst were stopped on the way."
+        f"held-out tasks; the matching rule gives {chosen['rule']:.3g}, and 1 is no memory. "
+        "Members were trained on the same draws, and the worst were stopped on the way."
     )
     rows = []
     for beta in betas:

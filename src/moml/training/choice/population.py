@@ -21,7 +21,7 @@ from moml.runtime import simulate
 from moml.runtime.compiling import compile_all
 from moml.training.compose import first_program, hyper_of, stacked_hyper
 from moml.training.loop import Advance, Members, copy, members
-from moml.types import Hyper, Info, Key, Meta, Params, Record, State, Tasks
+from moml.types import Hyper, Info, Key, Meta, Params, Record, Scalar, State, Tasks
 
 Scores = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " tasks"]]  # of one model on tasks
 POINTS, STEPS = 200, 50  # models of a training that enter the mean, at least so many steps apart
@@ -62,7 +62,7 @@ class Averaged(NamedTuple):
 
 
 @jax.jit
-def _closer(mean: Meta, meta: Meta, rate: float) -> Meta:
+def _closer(mean: Meta, meta: Meta, rate: Scalar) -> Meta:
     return jax.tree.map(
         lambda old, new: old + jnp.asarray(rate, old.dtype) * (new - old), mean, meta
     )
@@ -180,8 +180,9 @@ class Population:
         return Averaged(method, mean), joined
 
     def _compiled(self, state: State, hyper: Hyper) -> simulate.Program:
-        side = {} if self._turns else {"members": True, "shared": True}
-        program = simulate.program(self.method.algorithm, self._schedule, **side)
+        side = not self._turns
+        algorithm = self.method.algorithm
+        program = simulate.program(algorithm, self._schedule, members=side, shared=side)
         compile_all(*program.lower(state, self._tasks, self._key, hyper, self.length))
         return program
 
