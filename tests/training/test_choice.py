@@ -100,13 +100,16 @@ def test_a_large_step_beside_others_is_compared_for_a_short_time_only():
     assert cost + 200 - ends[-1] <= 2.5 * 200
 
 
-def test_no_memory_is_chosen_where_memory_costs():
-    """400 tasks that are visited eight times each: a memory is older than the model."""
-    tasks = moml.unseen_sine(jax.random.key(5), 400)
-    learner = moml.fit(
-        "moml", LOSS, W, tasks, iterations=1000, shots=5, eta=0.01, validation=VALIDATION
-    )
-    assert learner.choice.rule < 0.7 and learner.choice.beta == 1.0
+@pytest.mark.parametrize("best", [1.0, 0.6])
+def test_no_memory_is_chosen_where_memory_costs(best):
+    """Scores that are best at some beta, whatever the model: it is kept from rung to rung."""
+    cost = lambda meta, hyper, tasks, key: jnp.full(tasks.n, 1 + abs(hyper.beta - best))
+    members = population(True)
+    members.method = members.method._replace(betas=(1.0, 0.6, 0.3, 0.2, 0.1, 0.05))
+    members._score = cost
+    found = choose(members, length=50).choice
+    assert found.beta == best and [rung["kept"][0] for rung in found.rungs][-1] == best
+    assert [len(rung["beta"]) for rung in found.rungs] == [6, 4, 3, 2]
 
 
 def test_a_tenth_of_many_tasks_is_held_out():

@@ -94,7 +94,8 @@ def _check_saved(path: Path, record: Record, config: Config) -> None:
         place, info = newest_info(part / "checkpoints", whole=False) or (part, {})
         saved = parse(info["config"], str(place / "info.json")) if "config" in info else config
         saved = with_choice(record, saved)
-        if any(saved == parse(text, str(path)) for text in record.get("earlier", [])):
+        before = (parse(text, str(path)) for text in record.get("earlier", []))
+        if any(saved == with_choice(record, each) for each in before):
             continue
         for name in changed(saved, config):
             was, now = (fields_of(each).get(name) for each in (saved, config))

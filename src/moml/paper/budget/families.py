@@ -50,10 +50,10 @@ class Family(NamedTuple):
 
 def _sine(n: int) -> Family:
     train = sine() if n == 25 else unseen_sine(jax.random.key(TRAINING), n)
-    others = [unseen_sine(jax.random.key(seed), 300) for seed in (TUNING, TESTING)]
+    tuning, test = (unseen_sine(jax.random.key(seed), 300) for seed in (TUNING, TESTING))
     etas = (0.001, 0.002, 0.005, 0.01)
     return Family(
-        f"sine-{n}", NET.init, LOSS, on_query(LOSS), train, *others, 100, 0.01, etas, 40_000
+        f"sine-{n}", NET.init, LOSS, on_query(LOSS), train, tuning, test, 100, 0.01, etas, 40_000
     )
 
 
@@ -78,11 +78,11 @@ def _clients(folder: Path | None) -> Family:
     switches = PROTOCOLS["strict"]
     problem = problem_of(*images_of("cifar10", folder), "cifar10", switches)
     pool, right = problem.test, accuracy(problem.net.predict)
-    parts = [from_rows(pool.x, pool.y, half(pool.rows, which)) for which in (0, 1)]
+    tuning, test = (from_rows(pool.x, pool.y, half(pool.rows, which)) for which in (0, 1))
     score = lambda mine, support, query: right(mine, query)
     etas = (0.0005, 0.001, 0.002)
     return Family(
-        "cifar10-clients", problem.net.init, problem.loss, score, problem.train, *parts, None,
+        "cifar10-clients", problem.net.init, problem.loss, score, problem.train, tuning, test, None,
         0.03, etas, 48_000, higher=True, at_once=50,
     )  # fmt: skip
 
