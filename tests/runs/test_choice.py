@@ -66,7 +66,7 @@ def test_the_choice_is_in_the_run_and_in_its_learner(whole, tmp_path):
     assert last_state(whole) == last_state(tmp_path / "alone")
     rows, alone = read(whole / "metrics.jsonl"), read(tmp_path / "alone" / "metrics.jsonl")
     assert rows[-1]["score"] == alone[-1]["score"]
-    assert [row for row in rows if row in alone][-1]["step"] == 200
+    assert len(rows) > len(alone)  # a line also where members were dropped
 
 
 class Killed(BaseException):
