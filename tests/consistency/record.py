@@ -29,7 +29,7 @@ SINE = {
     "moml-v1": "--method moml-v1 --iterations 450",  # the last stretch is a short one
     "moml-v2": "--method moml-v2 --iterations 400 --k 2 --two-batches True",
     "localmoml": "--method localmoml --carried True --beta 0.3 --iterations 400 --k 2",
-    "moml": "--method moml --shots 5 --iterations 400",
+    "moml": "--method moml --shots 5 --iterations 400 --beta rule",
 }
 CLIENTS = (
     "--method localmoml --carried True --beta 0.3 --problem.n 10 --problem.unseen 2 "

@@ -25,7 +25,7 @@ METHODS = {
     "moml-v1": [],
     "moml-v2": [],
     "localmoml": ["--carried", "True", "--dropout", "0.3", "--straggle", "0.3"],
-    "moml": [],  # with Adam
+    "moml": ["--beta", "rule"],  # with Adam
 }
 STEPS = 48_000  # long enough that a process is not done before it is stopped, also under load
 STATE = {  # what must be there to be compared, besides .meta

@@ -44,6 +44,7 @@ class Method(NamedTuple):
     options: Mapping[str, Any] = {}  # its keywords with the values in use; filled by `factory`
     name: str = ""
     loss: Loss | None = None  # that it was composed with
+    betas: tuple[float, ...] = ()  # that training chooses among; (): beta is that of `hyper`
 
     @property
     def n(self) -> int | None:

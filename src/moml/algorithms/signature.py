@@ -24,12 +24,18 @@ class Allowed(NamedTuple):
     holds: Callable[[Any], bool] = lambda value: True
     kind: type | None = None  # int, float, bool or str: of what files and commands may give
     other: Callable[[Any], bool] = lambda value: False  # values that only Python can give
+    words: tuple[str, ...] = ()  # that stand for a value of the kind
 
 
 Count = Annotated[int, Allowed("a whole number from 1", lambda x: x >= 1, int)]
 Positive = Annotated[float, Allowed("positive", lambda x: 0 < x < math.inf, float)]
 NonNegative = Annotated[float, Allowed("at least 0", lambda x: 0 <= x < math.inf, float)]
 Weight = Annotated[float, Allowed("in (0, 1]", lambda x: 0 < x <= 1, float)]
+AUTO, RULE = "auto", "rule"
+ChosenWeight = Annotated[
+    float | str,
+    Allowed("in (0, 1], auto or rule", lambda x: 0 < x <= 1, float, words=(AUTO, RULE)),
+]
 Probability = Annotated[float, Allowed("in [0, 1]", lambda x: 0 <= x <= 1, float)]
 Below1 = Annotated[float, Allowed("in [0, 1)", lambda x: 0 <= x < 1, float)]
 Curvature = Literal["exact", "first-order", "finite-difference"]
@@ -183,6 +189,8 @@ def checked(name: str, keyword: Keyword, value: Any) -> Any:
     """
     allowed = keyword.allowed
     if (value is None and keyword.optional) or allowed.other(value):
+        return value
+    if isinstance(value, str) and value in allowed.words:
         return value
     if not isinstance(value, _types(allowed.kind)) or (
         allowed.kind is not bool and isinstance(value, bool)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, fields, make_dataclass
 from inspect import cleandoc
 from itertools import zip_longest
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import tyro
 
-from moml.algorithms.signature import unknown
+from moml.algorithms.signature import Allowed, unknown
 from moml.config.config import Config, check, kind_of, options_of, with_method, with_values
 from moml.config.problems import PROBLEMS
 from moml.config.starts import STARTS
@@ -104,7 +104,7 @@ def tyro_names(arguments: Sequence[str]) -> dict[str, str]:
 def _fields_of(base: Config) -> type:
     """A dataclass for tyro: the run's fields and the options of its method."""
     kinds = get_type_hints(Config)
-    kinds |= {n: word.allowed.kind | None for n, word in options_of(base.method).items()}  # type: ignore[operator]
+    kinds |= {n: _kind(word.allowed) for n, word in options_of(base.method).items()}
     values = {"problem": base.problem} | base.flat()
     texts = {"problem": words(Config)["problem"]} | texts_of(base)
     del texts["plugin"]  # an option of the command
@@ -113,6 +113,12 @@ def _fields_of(base: Config) -> type:
         for n, text in texts.items()
     ]
     return make_dataclass("Config", fields_, frozen=True)
+
+
+def _kind(allowed: Allowed) -> Any:
+    """The type of an option's values, for tyro."""
+    words = Literal[allowed.words] if allowed.words else None
+    return allowed.kind | words | None if words else allowed.kind | None  # type: ignore[operator]
 
 
 def _about_config(base: Config) -> str:

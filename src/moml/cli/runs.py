@@ -212,9 +212,13 @@ def resume(command: Resume) -> None:
 
 def _end(config: "Config", job: "Job", folder: Path, file: Path | None, seconds: float) -> None:
     from moml.runs import runs
+    from moml.runs.record import record_of
 
     if text := job.execution.describe():
         say(text)
+    if found := record_of(folder)[0].get("choice"):
+        tried = ", ".join(f"{beta:.3g}" for beta in found["rungs"][0]["beta"])
+        say(f"beta:   {found['beta']:.3g}, the best of {tried} on {found['tasks']} held-out tasks")
     row = runs.last_row(config, job.plan, folder, seconds)
     _report([row], f"{config.method}, {row['metric']}", file, folder, runs.spent(folder))
 

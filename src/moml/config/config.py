@@ -123,7 +123,8 @@ def _typed_options(config: Config) -> dict[str, Option]:
         values[name] = checked(name, known[name], value)
         if kind is int:
             check_count(name, value, below=2**31)
-        if kind is not None and not isinstance(values[name], kind):
+        word = values[name] in known[name].allowed.words
+        if kind is not None and not word and not isinstance(values[name], kind):
             raise ConfigError(f"{name} must be {known[name].allowed.text}; got {value!r}")
     return values
 
@@ -135,7 +136,7 @@ def check(config: Config) -> Config:
     >>> check(Config(Sine(), beta=1.5))
     Traceback (most recent call last):
         ...
-    moml.errors.ConfigError: beta must be in (0, 1]; got 1.5
+    moml.errors.ConfigError: beta must be in (0, 1], auto or rule; got 1.5
     """
     if type(config.problem) not in PROBLEMS.values():
         raise ConfigError(f"problem must be one of {', '.join(PROBLEMS)}; got {config.problem!r}")
@@ -224,9 +225,10 @@ def composed(config: Config) -> Method:
 
 
 def step_sizes(config: Config) -> dict[str, float]:
-    """The traced numbers that a configuration gives."""
-    given = config.options
-    return {name: given[name] for name in composed(config).hyper._asdict() if name in given}  # type: ignore[misc]
+    """The traced numbers that a configuration gives; not a word that stands for one."""
+    traced = composed(config).hyper._asdict()
+    numbers = {name: v for name, v in config.options.items() if not isinstance(v, str)}
+    return {name: numbers[name] for name in traced if name in numbers}  # type: ignore[misc]
 
 
 def _check_disk(config: Config, chosen: Method) -> None:

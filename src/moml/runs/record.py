@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from moml.algorithms.signature import AUTO
 from moml.atomic import read_plain
-from moml.config.config import Config, changed, fields_of
+from moml.config.config import Config, changed, fields_of, with_values
 from moml.config.plugins import plugin_words
 from moml.config.toml import dump, parse
 from moml.config.toml import load as read_config
@@ -67,6 +68,7 @@ def record_of(folder: Path) -> tuple[Record, Config]:
             old = "an earlier" if "format" not in record else "another"
             raise ConfigError(f"{folder} was written by {old} version of moml, which is not read")
         digest, config = record.pop("sha256", None), parse(record["config"], str(path))
+        config = with_choice(record, config)
         _check_saved(path, record, config)
         if digest != _digest(record):
             raise ConfigError(f"{path} was changed: its SHA-256 is not the one in it; put it back")
@@ -79,12 +81,21 @@ def record_of(folder: Path) -> tuple[Record, Config]:
         raise ConfigError(f"cannot read {path}: {error}") from error
 
 
+def with_choice(record: Record, config: Config) -> Config:
+    """The configuration with the beta that the run has chosen, where it has."""
+    if "choice" not in record or config.options.get("beta") != AUTO:
+        return config
+    return with_values(config, beta=record["choice"]["beta"])
+
+
 def _check_saved(path: Path, record: Record, config: Config) -> None:
     """Refuse a configuration that is not, and never was, that of the newest checkpoints."""
     for part in (path.parent, *sorted(path.parent.glob("part-*"))):
         place, info = newest_info(part / "checkpoints", whole=False) or (part, {})
         saved = parse(info["config"], str(place / "info.json")) if "config" in info else config
-        if any(saved == parse(text, str(path)) for text in record.get("earlier", [])):
+        saved = with_choice(record, saved)
+        before = (parse(text, str(path)) for text in record.get("earlier", []))
+        if any(saved == with_choice(record, each) for each in before):
             continue
         for name in changed(saved, config):
             was, now = (fields_of(each).get(name) for each in (saved, config))
@@ -98,7 +109,7 @@ def unchanged(folder: Path, allow: Sequence[str] = ()) -> tuple[Record, Config, 
     """
     record, old = record_of(folder)
     path = folder / "config.toml"
-    new = replace(read_config(path), rounds=None)  # as iterations
+    new = with_choice(record, replace(read_config(path), rounds=None))  # as iterations
     fields = changed(old, new)
     before, after = fields_of(old), fields_of(new)
     for name in allow:

@@ -10,8 +10,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from moml.config.config import Config, kind_of, options_of
+from moml.algorithms.signature import AUTO
+from moml.config.config import Config, kind_of, options_of, with_values
 from moml.errors import CheckpointError, ConfigError
+from moml.runs.choice import remove_parts, settle, undecided, why_not
 from moml.runs.consistency import assert_same_config, assert_same_data, assert_same_folder
 from moml.runs.job import Job, Plan, plan_of, single, sizes_of
 from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
@@ -22,6 +24,8 @@ from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import COST, mark_of, read, verify
 from moml.storage.sinks import check_sinks
+from moml.training.choice.choose import by_rule
+from moml.training.choice.population import Choice
 from moml.training.compose import hyper_of, init_key
 from moml.training.disk import OnDisk
 from moml.training.execution import copy_arrays
@@ -39,6 +43,7 @@ def resolved(config: Config, plan: Plan | None = None) -> Config:
     options = {name: plan.method.options[name] for name in options_of(config.method)}
     numbers = {name: float(str(np.asarray(v))) for name, v in used._asdict().items()}
     options |= {name: number for name, number in numbers.items() if name in options}
+    options |= {"beta": AUTO} if plan.method.betas else {}
     place = None if config.memory_dir is None else str(Path(config.memory_dir).resolve())
     return replace(config, options=options, memory_dir=place, rounds=None)
 
@@ -64,6 +69,8 @@ def train(
 
     def prepare(given: Config = config) -> tuple[Plan, Config]:
         plan = plan_of(given)
+        if plan.method.betas and (reason := why_not(given, plan, group, source=source)):
+            plan = plan._replace(method=by_rule(plan.method, reason))
         return plan, resolved(given, plan)
 
     plan, config = group.run_all("config", prepare)
@@ -80,6 +87,9 @@ def train(
 
         assert_same_folder(group, folder)
         group.run_all("begin", claim if group.leads else nothing)
+        if plan.method.betas:
+            config = settle(folder, config, plan, progress=progress)
+            job = single(config, plan, folder=folder, mesh=mesh, group=group)
         run_job(
             folder, config, job, progress=progress, logs=Logs(log), callback=callback,
             save_first=source is not None, group=group,
@@ -131,8 +141,16 @@ def resume(
                 f"{folder} was stopped before it began: remove it, and begin it again from "
                 f"{record['from']}"
             )
-        plan = group.run_all("plan", lambda: plan_of(config))
+        open_ = group.run_all("choice", lambda: undecided(folder, record, config))
+        if open_ and group.processes > 1:
+            raise ConfigError(f"{folder} has no beta yet: go on in one process until it has")
+        auto = with_values(config, beta=AUTO) if open_ else config
+        plan = group.run_all("plan", lambda: plan_of(auto))
         assert_same_data(group, plan, None)
+        if open_:
+            config = settle(folder, auto, plan, progress=progress)
+        elif "choice" in record and group.leads:
+            remove_parts(folder)
         job = single(config, plan, folder=folder, mesh=mesh, group=group)
         run_job(
             folder, config, job, progress=progress, logs=Logs(log), callback=callback,
@@ -176,7 +194,8 @@ def load(folder: Path | str, *, best: bool = False) -> Learner:
     rows = [row for row in read(folder / "metrics.jsonl") if row["step"] <= found.step]
     losses = np.array([row["loss"] for row in rows], float)
     meta, samples = state.method.meta, plan.samples(found.step)
-    return Learner(plan.method, meta, job.hyper, state, losses, samples)
+    choice = Choice(**record["choice"]) if "choice" in record else None
+    return Learner(plan.method, meta, job.hyper, state, losses, samples, choice)
 
 
 def stores_of(

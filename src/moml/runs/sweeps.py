@@ -25,8 +25,9 @@ from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
 from moml.storage.sinks import check_sinks
+from moml.training.choice.choose import by_rule
 from moml.training.compose import first_program, hyper_of, init_key, run_key
-from moml.training.sweep import grid_of, stacked_hyper
+from moml.training.sweep import IN_SWEEP, grid_of, stacked_hyper
 from moml.types import Record
 
 log = logging.getLogger("moml")
@@ -89,6 +90,9 @@ def sweep_run(
     if config.memory == "disk":
         raise ConfigError("memory must be ram in a sweep; got disk, which moml train takes")
     plan = plan_of(config)
+    if plan.method.betas and "beta" not in grid:
+        by_rule(plan.method, IN_SWEEP)
+    plan = plan._replace(method=plan.method._replace(betas=()))
     settings = grid_of(grid, seeds, plan.method.hyper._asdict())
     config = resolved(config, plan)
     stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, sizes_of(config))  # checks

@@ -59,15 +59,17 @@ def stretch(
     place: Place = own_place,
     *,
     members: bool = False,
+    shared: bool = False,
 ) -> Stretch:
     """Return (state, tasks, visits, start, hyper, size) -> state, infos [length].
 
     These are `size` steps from `start`, at most the `length` of visits: one program serves a last
     stretch that is shorter. With `members` state, visits and hyper have an axis of them, and so
-    have infos, [length, members]. `place` gives the row of a task in the store, where that is not
-    its id.
+    have infos, [length, members]; visits have none where members have `shared` draws. `place` gives
+    the row of a task in the store, where that is not its id.
     """
     each = jax.vmap if members else lambda f, in_axes, out_axes=0: f
+    own = None if shared else 0  # the axis of members of a visit
 
     def run(
         state: State, tasks: Tasks, visits: PyTree, start: Step, hyper: Hyper, size: Step
@@ -89,8 +91,9 @@ def stretch(
 
         length = len(jax.tree.leaves(visits)[0])
         steps = jnp.asarray(start, jnp.int32) + jnp.arange(length, dtype=jnp.int32)
-        todo = steps, visits, each(places, (0, 1), 1)(state, visits)
-        stepped = jax.jit(each(step, (0, 0, None, 0, 0)))  # traced once, for both uses
+        rows = places if shared else each(places, (0, 1), 1)
+        todo = steps, visits, rows(state, visits)
+        stepped = jax.jit(each(step, (0, 0, None, own, own)))  # traced once, for both uses
         shapes = jax.eval_shape(stepped, state, hyper, *jax.tree.map(lambda x: x[0], todo))[1]
         infos = jax.tree.map(lambda x: jnp.zeros((length, *x.shape), x.dtype), shapes)
         return jax.lax.fori_loop(0, size, one, (state, infos))
@@ -160,13 +163,17 @@ def program(
     place: Place = own_place,
     *,
     members: bool = False,
+    shared: bool = False,
 ) -> Program:
     """Return a compiled `stretch`; with `members`, of many at once that differ in key and hyper.
 
+    With `shared` they have one key, and so draw the same.
+
     The state is donated: memories are updated in place.
     """
-    run = stretch(algorithm, schedule, place, members=members)
-    return Program(draws(algorithm.needs, members=members), jax.jit(run, donate_argnums=0))
+    run = stretch(algorithm, schedule, place, members=members, shared=shared)
+    drawn_ = draws(algorithm.needs, members=members and not shared)
+    return Program(drawn_, jax.jit(run, donate_argnums=0))
 
 
 def advance(

@@ -17,7 +17,7 @@ from moml.kept import kept
 from moml.methods import METHODS, factory_of
 from moml.models.wrapped import has_state
 from moml.runtime import simulate
-from moml.types import Algorithm, Hyper, Key, Loss, Params, State, Tasks
+from moml.types import Algorithm, Hyper, Key, Loss, Params, Record, State, Tasks
 
 Seed = int | Int[Array, ""]
 
@@ -56,7 +56,9 @@ def compose(
             raise ConfigError(f"a composed method has only numbers to set; got {', '.join(others)}")
         if name.n != tasks.n:
             raise ConfigError(f"n must be that of the tasks, {tasks.n}; got a method for {name.n}")
-        return _with_state(name._replace(hyper=_with_numbers(name, options)), loss)
+        betas = () if options.get("beta") is not None else name.betas
+        numbers = _with_numbers(name, options)
+        return _with_state(name._replace(hyper=numbers, betas=betas), loss)
     if "n" in options:
         raise ConfigError(f"n must be left out: it is that of the tasks; got {options['n']}")
     factory = factory_of(name)
@@ -96,6 +98,15 @@ def _with_numbers(chosen: Method, given: Mapping[str, float | None]) -> Hyper:
         if value is not None:
             values[name] = checked(name, known.get(name, NUMBER), value)
     return Hyper(**values)
+
+
+def stacked_hyper(
+    chosen: Method, params: Params, settings: list[Record], given: Mapping[str, float | None] = {}
+) -> Hyper:
+    """Hyper-parameters of all members, leaves [members]: `given`, and those of each setting."""
+    own = [{name: row[name] for name in row if name != "seed"} for row in settings]
+    rows = [hyper_of(chosen, params, {**given, **sizes}) for sizes in own]
+    return jax.tree.map(lambda *values: jnp.stack(values), *rows)
 
 
 def described(hyper: Hyper) -> str:

@@ -14,7 +14,7 @@ from moml.kept import kept
 from moml.tasks.keyed import without_bits
 from moml.tasks.sampler import shuffled
 from moml.training.check import check_loss, check_samples
-from moml.training.fit import Learner
+from moml.training.learner import Learner
 from moml.types import Adapt, Hyper, Key, Loss, Meta, Params, Samples, SampleSpec, Tasks
 
 Score = Callable[[Params, Samples, Samples], PyTree]  # personal parameters, support, query

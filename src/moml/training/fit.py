@@ -1,24 +1,27 @@
 """`fit`: from a method, a loss and tasks to a model that adapts."""
 
 import math
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.stages import Wrapped
-from jaxtyping import Array, Bool
 
 from moml.algorithms.method import Factory, Method
-from moml.algorithms.parts.adapt import Leaves, all_leaves
 from moml.algorithms.parts.schedule import Schedule, constant
-from moml.algorithms.signature import Adaptation
-from moml.errors import ConfigError, DataError, Diverged, check_count
-from moml.kept import kept
+from moml.errors import ConfigError, Diverged, check_count
 from moml.runtime import simulate
-from moml.training.check import check_held, check_loss, check_params, check_samples
+from moml.training.check import check_loss, check_params, check_samples
+from moml.training.choice.choose import (
+    CONTINUES,
+    by_rule,
+    choose,
+    hold_out,
+    settled,
+    too_large,
+    validation_scores,
+)
+from moml.training.choice.population import Population
 from moml.training.compose import (
     check_adapts,
     check_schedule,
@@ -31,122 +34,10 @@ from moml.training.compose import (
     samples_to_fill,
 )
 from moml.training.execution import copy_arrays
+from moml.training.learner import Learner as Learner
+from moml.training.learner import TrainingState as TrainingState
 from moml.training.loop import Callback, TrainingInfo, all_finite, copy, loop
-from moml.training.personal import fine_tune_program, one_task, personal, tuning_of
-from moml.types import Hyper, Loss, Meta, Params, Samples, State, Tasks
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class TrainingState:
-    """All that further training needs: the method's state, and the number of steps done."""
-
-    method: State
-    step: int = field(metadata={"static": True})
-
-    @property
-    def memory(self) -> State:
-        """The store of all tasks' memories; () of methods without one."""
-        return getattr(self.method, "memory", ())
-
-
-@dataclass(frozen=True)
-class Learner:
-    """A trained meta-model; `adapt` makes the model of one task from it."""
-
-    method: Method
-    meta: Meta
-    hyper: Hyper
-    state: TrainingState | None  # what `fit` continues from; None of a training that diverged
-    history: np.ndarray  # mean loss after adaptation, one number a step (loaded: a line of metrics)
-    samples: int  # drawn in all
-
-    @property
-    def params(self) -> Params:
-        """The meta-model itself, as the loss takes it."""
-        adapt = self.method.adaptation(self.method.inner_steps)
-        return adapt.merge(self.meta, adapt.start(self.meta))
-
-    def adapt(self, support: Samples, steps: int | None = None) -> Params:
-        """Personal parameters after `steps` adaptation steps on a few samples of a task."""
-        steps = self.method.inner_steps if steps is None else check_count("steps", steps)
-        check_held("support", support)
-        try:
-            mine, finite = adapted(self.method.adaptation, steps)(self.meta, support, self.hyper)
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise DataError(f"cannot adapt to this support: {reason}") from error
-        if not finite:
-            raise DataError(
-                "the adapted parameters are not finite: check the support, or take fewer steps"
-            )
-        return mine
-
-    def personal(self, client: int) -> Params:
-        """The model that a client keeps, of methods whose clients keep one.
-
-        Ditto's u_i; or the server's leaves with the client's own ones, `private`.
-
-        Parameters
-        ----------
-        client
-            Its number, from 0.
-
-        Returns
-        -------
-        Parameters, as the loss takes them. Raises a ConfigError that says what to do where the
-        method's clients keep none, or this one was in no round.
-        """
-        return personal(self.method, self.meta, getattr(self.state, "memory", ()), client)
-
-    def fine_tune(
-        self,
-        samples: Samples,
-        *,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        rate: float | None = None,
-        leaves: Leaves = all_leaves,
-        seed: int = 0,
-    ) -> Params:
-        """The meta-model after plain SGD on samples of a task: w <- w - rate grad L_S(w).
-
-        Parameters
-        ----------
-        samples
-            Of one task, as the loss takes them: arrays [samples, ...].
-        epochs, batch_size, rate
-            Passes over the samples, samples of a batch S and step size; by default those of
-            training: local_epochs or 1, k, eta.
-        leaves
-            Those that are trained, such as `moml.parts.named("head")`; by default all.
-        seed
-            Of the order of the samples.
-
-        Returns
-        -------
-        Parameters, as the loss takes them.
-        """
-        check_held("samples", samples)
-        used = tuning_of(self.method, self.hyper, epochs, batch_size, rate)
-        program = fine_tune_program(used.loss, leaves, used.epochs, used.batch_size)
-        key, first = jax.random.key(check_count("seed", seed, least=0)), jnp.zeros((), jnp.int32)
-        mine = program(self.params, one_task(samples), key, first, used.rate)
-        if not all_finite(mine):
-            raise DataError("the fine-tuned parameters are not finite: take a smaller rate")
-        return mine
-
-
-@kept
-def adapted(adaptation: Adaptation, steps: int) -> Wrapped:
-    """The jitted adaptation: (meta, support, hyper) -> personal parameters, whether all finite."""
-    adapt = adaptation(steps)
-
-    def run(meta: Meta, support: Samples, hyper: Hyper) -> tuple[Params, Bool[Array, ""]]:
-        mine = adapt.merge(meta, adapt.apply(meta, support, hyper))
-        return mine, all_finite(mine)
-
-    return jax.jit(run)
+from moml.types import Loss, Params, State, Tasks
 
 
 def fit(
@@ -159,6 +50,7 @@ def fit(
     seed: int = 0,
     schedule: Schedule = constant,
     state: TrainingState | None = None,
+    validation: Tasks | None = None,
     callback: Callback | None = None,
     chunk: int | None = None,
     progress: bool = False,
@@ -180,9 +72,14 @@ def fit(
         `learner.state` of an earlier call with the same other arguments: training continues from
         its step. a and then b iterations give what a + b give at once, if `beta` is given to
         methods that choose it by the number of iterations. The state is copied.
+    validation
+        Tasks that beta = auto is chosen on, other than `tasks`; `learner.choice` has the scores. By
+        default a tenth of 200 tasks or more is held out, at random. With fewer tasks, or less than
+        1,000 steps, beta is that of the matching rule, and a line of the log says so.
     callback
         Called after every stretch of `chunk` steps with a `TrainingInfo` (step, meta, loss, norm,
-        ...). If it returns True, training stops and the learner is returned.
+        ...), where beta is chosen from then on. If it returns True, training stops and the learner
+        is returned.
     chunk
         Steps compiled as one program; the result does not depend on it.
     options
@@ -205,6 +102,14 @@ def fit(
     check_count("iterations", iterations)
     check_count("seed", seed, least=0, below=2**32)
     chosen = compose(name, loss, tasks, options, iterations)
+    key, steps = run_key(seed), math.ceil(iterations / chosen.algorithm.iterations)
+    if chosen.betas:
+        held = hold_out(name, chosen, tasks, validation, steps) if state is None else CONTINUES
+        if isinstance(held, str):
+            chosen = by_rule(chosen, held)
+        elif held.tasks is not tasks:
+            tasks = held.tasks
+            chosen = compose(name, loss, tasks, options, iterations)
     check_samples(chosen.algorithm.needs, tasks)
     check_loss(loss, params, tasks, chosen.k)
     hyper = hyper_of(chosen, params, {})
@@ -214,16 +119,29 @@ def fit(
 
     check_adapts(chosen, params, hyper)
     check_schedule(schedule, hyper)
-    key, steps = run_key(seed), math.ceil(iterations / algorithm.iterations)
     length = min(length, steps)
     first = partial(first_program(chosen), params, tasks, key, hyper)
-    if state is None:
+    if chosen.betas and (reason := too_large(chosen, jax.eval_shape(first))):
+        chosen = by_rule(chosen, reason)
+    history: list[np.ndarray] = []
+    choice, begun = None, 0
+    if chosen.betas and not isinstance(held, str):
+        score = validation_scores(chosen, loss, held.validation)
+        population = Population(
+            chosen, params, tasks, key, schedule, score, held.validation, steps=steps,
+            length=length,
+        )  # fmt: skip
+        best = choose(population, length=length, progress=progress)
+        carry, begun, history, choice = best
+        chosen = settled(chosen, choice)
+        hyper = hyper_of(chosen, params, {})
+        done, length = begun, population.length if chunk is None else length
+    elif state is None:
         done, carry = 0, first()
     else:
         done, carry = _continued(state, jax.eval_shape(first))
     check_start(bool(all_finite(carry.meta)), chosen)
     good = copy(carry.meta)
-    history: list[np.ndarray] = []
 
     def after(info: TrainingInfo) -> bool:
         nonlocal done, good
@@ -234,14 +152,14 @@ def fit(
     def learner(state: TrainingState | None) -> Learner:
         drawn = done * simulate.samples_per_step(algorithm.needs, tasks) + samples_to_fill(chosen)
         seen = np.concatenate(history) if history else np.zeros(0)
-        return Learner(chosen, good, hyper, state, seen, drawn * tasks.ways)
+        return Learner(chosen, good, hyper, state, seen, drawn * tasks.ways, choice)
 
     try:
         carry, done = loop(
             chosen.name,
             simulate.advance(simulate.program(algorithm, schedule), tasks, key, hyper, length),
             carry,
-            steps=done + steps,
+            steps=done + steps - begun,
             length=length,
             done=done,
             after=after,

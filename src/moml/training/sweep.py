@@ -18,23 +18,26 @@ from moml.errors import ConfigError, check_count
 from moml.kept import kept
 from moml.runtime import simulate
 from moml.training.check import check_loss, check_params, check_samples
+from moml.training.choice.choose import by_rule
 from moml.training.compose import (
     check_adapts,
     check_schedule,
     check_start,
     compose,
     first_program,
-    hyper_of,
     init_key,
     init_program,
     run_key,
     samples_to_fill,
 )
+from moml.training.compose import stacked_hyper as stacked_hyper
 from moml.training.loop import Callback, TrainingInfo, all_finite, loop, side_by_side
 from moml.training.loop import members as begin_members
 from moml.training.rows import mean_of_seeds as mean_of_seeds
 from moml.training.rows import means_to_choose_by as means_to_choose_by
 from moml.types import Hyper, Key, Loss, Meta, Params, Record, Tasks
+
+IN_SWEEP = "a sweep compares others where grid has beta"
 
 
 @dataclass(frozen=True)
@@ -149,8 +152,12 @@ def sweep(
     chosen = compose(name, loss, tasks, options, iterations)
     traced = chosen.hyper._asdict()
     for name_ in set(options) & set(traced):
-        raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
+        if not isinstance(options[name_], str):
+            raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
+    chosen = chosen._replace(betas=())
     settings = grid_of(grid, seeds, traced)
+    if chosen.betas and "beta" not in settings[0]:
+        chosen = by_rule(chosen, IN_SWEEP)
     seeds_, keys = seeds_and_keys(settings)
     try:
         params = init_program(init)(seeds_)
@@ -190,15 +197,6 @@ def sweep(
     seen = np.stack(history, axis=1) if history else np.zeros((len(settings), 0))
     lost_at = np.asarray(carry.lost_at)
     return Sweep(chosen, settings, hyper, carry.good, lost_at, seen, drawn * tasks.ways)
-
-
-def stacked_hyper(
-    chosen: Method, params: Params, settings: list[Record], given: Mapping[str, float | None] = {}
-) -> Hyper:
-    """Hyper-parameters of all members, leaves [members]: `given`, and those of each setting."""
-    own = [{name: row[name] for name in row if name != "seed"} for row in settings]
-    rows = [hyper_of(chosen, params, {**given, **sizes}) for sizes in own]
-    return jax.tree.map(lambda *values: jnp.stack(values), *rows)
 
 
 def seeds_and_keys(settings: list[Record]) -> tuple[Int[Array, " members"], Key]:

@@ -4,6 +4,8 @@ import math
 
 from moml.errors import ConfigError, check_count
 
+FACTORS = (3.0, 1.75, 0.6, 0.35)  # of the rule, for the values that are compared with it
+
 
 def match_beta(
     k: int,
@@ -53,6 +55,16 @@ def match_beta(
     least = max(0.1, math.sqrt(3 / visits)) if floor is None else floor
     rule = _both_ways(k, shots) if both_ways else 2 * k / (shots + k)
     return 1.0 if shots <= k else min(1.0, max(rule ** (2 - 1 / steps), least))
+
+
+def near(rule: float) -> tuple[float, ...]:
+    """Values of beta to compare on held-out tasks: 1, the rule's, and some around it, descending.
+
+    >>> near(0.2)
+    (1.0, 0.6, 0.35, 0.2, 0.12, 0.07)
+    """
+    found = {1.0, *(float(f"{min(1.0, rule * factor):.2g}") for factor in FACTORS)}
+    return tuple(sorted({*found, rule}, reverse=True))
 
 
 def match_restart(k: int, shots: int, *, local_steps: int, restart_samples: int) -> float:

@@ -8,10 +8,20 @@ from moml.algorithms.parts.choices import MEMORY_DTYPES, Inner, Sampling
 from moml.algorithms.parts.optimizer import rates
 from moml.algorithms.parts.personal import both_ways as swapped
 from moml.algorithms.parts.personal import personal_step
-from moml.algorithms.signature import Count, MemoryDtype, NonNegative, Optimizer, Positive, Weight
+from moml.algorithms.signature import (
+    AUTO,
+    RULE,
+    ChosenWeight,
+    Count,
+    MemoryDtype,
+    NonNegative,
+    Optimizer,
+    Positive,
+    Weight,
+)
 from moml.algorithms.single.engine import TwoBatches, single_node_method
 from moml.algorithms.single.engine import two_batches as with_two_batches
-from moml.algorithms.single.matching import match_beta
+from moml.algorithms.single.matching import match_beta, near
 from moml.errors import ConfigError
 from moml.types import Loss, SampleSpec
 
@@ -109,7 +119,7 @@ def moml(
     test_steps: Count = 1,
     iterations: Count | None = None,
     eta: Positive = 0.005,
-    beta: Weight | None = None,
+    beta: ChosenWeight = RULE,
     alpha: NonNegative = 0.01,
     inner: Inner,
     optimizer: Optimizer = "adam",
@@ -117,9 +127,10 @@ def moml(
     eager: bool = False,
     memory_dtype: MemoryDtype = "float32",
 ) -> Method:
-    """MOML as we recommend it: v1, exact, both ways, Adam, with beta matched to the users' shots.
+    """MOML as we recommend it: v1, exact, both ways, Adam, with beta chosen for the users' shots.
 
-    beta = 2K / (shots + K) and its refinements, see `moml.match_beta`
+    rule: beta = 2K / (shots + K) and its refinements, see `moml.match_beta`
+    auto: the best of some beta around the rule, and of beta = 1, on held-out tasks
 
     Parameters
     ----------
@@ -130,7 +141,8 @@ def moml(
     iterations : int
         Length of the training, from which `moml.fit` gives it. Also used to choose beta.
     beta : float
-        Weight of the newest point in a memory. By default it is matched to shots.
+        Weight of the newest point in a memory: a number, rule or auto. auto is the rule where no
+        tasks are held out, see `moml.fit`.
 
     Examples
     --------
@@ -138,12 +150,15 @@ def moml(
     >>> round(moml(lambda w, x: (w - x) ** 2, n=25, shots=10).hyper.beta, 3)
     0.245
     """
-    if beta is None and shots is None:
-        raise ConfigError("moml matches beta to your users: give shots, their samples each")
-    if beta is None:
+    betas: tuple[float, ...] = ()
+    if isinstance(beta, str):
+        if shots is None:
+            raise ConfigError("moml matches beta to your users: give shots, their samples each")
         visits = math.inf if iterations is None else iterations * batch.size / batch.count
-        beta = match_beta(batch.k, shots or 1, steps=test_steps, visits=visits, both_ways=both_ways)
+        rule = match_beta(batch.k, shots, steps=test_steps, visits=visits, both_ways=both_ways)
+        beta, betas = rule, near(rule) if beta == AUTO else ()
     memory = MEMORY_DTYPES[memory_dtype].memory(memories.ema(batch.count))
     visiting = swapped if both_ways else personal_step
     hyper = rates(optimizer, eta=eta, beta=beta, alpha=alpha)
-    return single_node_method(loss, inner, memory, optimizer, batch.spec(), hyper, visiting)
+    made = single_node_method(loss, inner, memory, optimizer, batch.spec(), hyper, visiting)
+    return made._replace(betas=betas)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from moml.cli.experiments import federated, leaderboard, oneshot
+from moml.cli.experiments import budget, federated, leaderboard, oneshot
 from moml.cli.experiments.experiment import Command, Experiment
 from moml.cli.validation import say
 from moml.errors import check_count
@@ -192,6 +192,7 @@ class Theory(Experiment):
 Table = (
     Annotated[Sine, tyro.conf.subcommand("sine")]
     | Annotated[Shots, tyro.conf.subcommand("shots")]
+    | Annotated[budget.Budget, tyro.conf.subcommand("budget")]
     | Annotated[Theory, tyro.conf.subcommand("theory")]
     | Annotated[Search, tyro.conf.subcommand("search")]
     | Annotated[oneshot.Oneshot, tyro.conf.subcommand("oneshot")]

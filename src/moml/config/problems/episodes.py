@@ -7,8 +7,10 @@ import jax
 import numpy as np
 
 from moml.config.problems.problem import (
+    HELD_OUT,
     TRAINING,
     UNSEEN,
+    VALIDATION,
     Built,
     Held,
     Problem,
@@ -94,6 +96,9 @@ class Episodes(Problem):
             net, episodes(train, self.ways, table), episodes(test, self.ways, unseen),
             self.queries, at_once=16,
         )  # fmt: skip
+        if self.validation:  # of classes to choose by; `unseen` has other tasks of them
+            others = some(jax.random.key(HELD_OUT), test, VALIDATION)
+            built = built._replace(validation=lambda: episodes(test, self.ways, others))
         return built._replace(score=accuracy_alone(net.predict)) if self.alone else built
 
 

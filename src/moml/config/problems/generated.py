@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import jax
 
 from moml.config.problems.problem import (
+    HELD_OUT,
     TRAINING,
     UNSEEN,
+    VALIDATION,
     Built,
     Held,
     Own,
@@ -49,10 +51,10 @@ class Sine(Problem):
 
     def build(self, config: "Config", held: Held = lambda task: True) -> Built:
         """What is trained."""
-        drawn = lambda: unseen_sine(jax.random.key(TRAINING), self.n, noise=self.noise)
-        tasks = sine(noise=self.noise) if self.n == 25 else drawn()
-        test = unseen_sine(jax.random.key(UNSEEN), config.test_tasks, noise=self.noise)
-        return regressor(self.network(), tasks, test, queries=100, own=tasks)
+        drawn = lambda seed, n: unseen_sine(jax.random.key(seed), n, noise=self.noise)
+        tasks = sine(noise=self.noise) if self.n == 25 else drawn(TRAINING, self.n)
+        test, others = drawn(UNSEEN, config.test_tasks), lambda: drawn(HELD_OUT, VALIDATION)
+        return regressor(self.network(), tasks, test, queries=100, own=tasks, validation=others)
 
 
 @dataclass(frozen=True)
@@ -110,4 +112,5 @@ class Synthetic(Problem):
             score=lambda mine, support, query: loss(mine, query),
             higher=False,
             own=lambda: Own(others(), built.score, queries),
+            validation=lambda: like(jax.random.key(HELD_OUT), VALIDATION),
         )

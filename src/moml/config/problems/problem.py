@@ -12,7 +12,8 @@ from moml.types import Key, Loss, Params, Samples, Tasks
 if TYPE_CHECKING:
     from moml.config.config import Config
 
-TRAINING, UNSEEN = 7, 1000  # seeds of the tasks themselves: all runs of a configuration share them
+TRAINING, UNSEEN, HELD_OUT = 7, 1000, 2000  # seeds of the tasks themselves: all runs share them
+VALIDATION = 200  # tasks to choose beta on
 Held = Callable[[int], bool]  # whether the rows of a task are here
 Score = Callable[[Params, Samples, Samples], Array]  # personal parameters, support, query
 
@@ -40,6 +41,7 @@ class Built(NamedTuple):
     at_once: int = 256  # tasks scored side by side
     strangers: Tasks | None = None  # of clients: those that never take part
     own: Callable[[], Own] | None = None  # of tasks that a federated run can have
+    validation: Callable[[], Tasks] | None = None  # neither trained on nor scored: beta is chosen
 
 
 class Problem:

@@ -133,7 +133,7 @@ ENTRIES: dict[str, tuple[str, Grid, dict[str, Any]]] = {  # method, good step si
     "untrained": ("maml", {"eta": [0.005]}, {}),
     "maml": ("maml", {"eta": [0.005]}, {}),
     "moml-v1": ("moml-v1", {"eta": [0.005], "beta": [0.1]}, {}),
-    "moml": ("moml", {"eta": [0.005]}, {"shots": SHOTS, "test_steps": STEPS}),
+    "moml": ("moml", {"eta": [0.005]}, {"shots": SHOTS, "test_steps": STEPS, "beta": "rule"}),
 }
 
 

@@ -102,6 +102,8 @@ def body(run: Trained, looked: Looked) -> list[Markup]:
         cost = done.get("cost")
         line = tag("p", f"All rounds together: {cost_line(cost)}.", class_="soft") if cost else None
         parts.append(section("Learning curves", line, pair(*drawn)))
+    if "choice" in run.record:
+        parts.append(section("Choice of β", *choice(run)))
     if looked.levels:
         parts.append(section("Scores by known samples", *_scores(run, looked)))
     if looked.clients:
@@ -168,6 +170,25 @@ def _score_table(run: Trained, levels: Sequence[Level], what: str) -> Markup:
         f"The newest model after {steps} on the known {what}; 0 is the model before adaptation"
     )
     return table(caption, columns, rows)
+
+
+def choice(run: Trained) -> list[Markup]:
+    """The values of beta that were compared, and how they scored."""
+    chosen = run.record["choice"]
+    betas = chosen["rungs"][0]["beta"]
+    text = (
+        f"β = {chosen['beta']:.3g} is the best of {len(betas)} values on {chosen['tasks']:,} "
+        f"held-out tasks; the matching rule gives {chosen['rule']:.3g}, and 1 is no memory. "
+        "Members were trained on the same draws, and the worst were stopped on the way."
+    )
+    rows = []
+    for beta in betas:
+        at = [dict(zip(rung["beta"], rung["score"], strict=True)) for rung in chosen["rungs"]]
+        shown = [run.measure.say(scores[beta]) if beta in scores else "" for scores in at]
+        rows.append([f"{beta:.3g}", *shown])
+    columns = ["β", *(f"step {rung['step']:,}" for rung in chosen["rungs"])]
+    caption = f"{run.measure.words.capitalize()} on held-out tasks, of the mean of the last models"
+    return [tag("p", text), table(caption, columns, rows)]
 
 
 LISTED = 100  # clients or tasks in a table

@@ -1,0 +1,76 @@
+"""`moml reproduce budget`."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from moml.cli.experiments.experiment import ImageExperiment
+from moml.errors import ConfigError
+
+if TYPE_CHECKING:
+    from moml.types import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(ImageExperiment):
+    """Equal samples: a small K with memory against a larger K without; the regret of beta = auto.
+
+    The quick form takes some minutes on two cores.
+    """
+
+    full: bool = False
+    """All families, K = 1 to 20, eight beta, four eta, three seeds, the whole budget: for a GPU."""
+    families: list[str] | None = None
+    """sine-25, sine-400, logistic, cifar10-clients, omniglot; by default sine-25, of the full form
+    all."""
+    k: list[int] | None = None
+    """Samples in each of S1 and S3; by default 1 and 5, of the full form 1, 2, 5, 10, 20."""
+    shots: list[int] | None = None
+    """Samples at test; by default 1, 2, 5, 10, 20, 50."""
+    seeds: int | None = None
+    """Trained side by side; 2, or 3 in the full form."""
+    auto: bool = False
+    """Instead, the regret of beta = auto: a training for each number of shots and steps, at one
+    eta, beside the best fixed beta and beta = 1 there."""
+    iterations: int | None = None
+    """Training steps at K = 1, instead of the family's own; K times fewer at a larger K."""
+    rows: Path | None = None
+    """Rows made earlier: a family and K that is in them is not trained again."""
+
+    def run(self) -> None:
+        """Train and test each family and K; rows are on disk after each of them."""
+        from moml.paper.budget import study, verdict
+        from moml.paper.budget.families import FAMILIES
+        from moml.paper.cells import choose
+        from moml.storage.files import read_json
+
+        plan = study.FULL if self.full else study.Plan()
+        plan = replace(
+            plan, families=tuple(choose("families", self.families or plan.families, [*FAMILIES])),
+            ks=tuple(self.k or plan.ks), shots=tuple(self.shots or plan.shots),
+            seeds=self.seeds or plan.seeds,
+        )  # fmt: skip
+        plan = replace(plan, share=1.0 if self.iterations else plan.share)
+        earlier = [] if self.rows is None else read_json(self.rows)
+        if not isinstance(earlier, list) or any("setting" not in row for row in earlier):
+            raise ConfigError(f"rows must be a file of moml reproduce budget; got {self.rows}")
+        measure = study.regret if self.auto else study.measured
+        protocol = study.ONE_ETA if self.auto else "strict"
+        rows = self.start("reproduce-regret" if self.auto else "reproduce-budget")
+        for name in plan.families:
+            kept = {k: [row for row in earlier if _is(row, name, protocol, k)] for k in plan.ks}
+            if not all(kept.values()):
+                family = FAMILIES[name](self.data_dir)
+                family = family._replace(budget=self.iterations or family.budget)
+            for k in plan.ks:
+                rows.add(kept[k] or measure(family, plan, k, progress=True))
+        if self.auto:
+            verdict.print_regrets(rows.all)
+            rows.finish()
+        else:
+            verdict.print_budget(rows.all)
+            rows.finish(verdict.budget_figure(rows.all, rows.folder / "budget"))
+
+
+def _is(row: "Record", name: str, protocol: str, k: int) -> bool:
+    return (row["dataset"], row["protocol"], row["setting"]["k"]) == (name, protocol, k)

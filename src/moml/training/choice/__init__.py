@@ -1,0 +1,1 @@
+"""The choice of beta on held-out tasks: a population of trainings that is thinned to one."""

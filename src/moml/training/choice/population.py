@@ -1,0 +1,234 @@
+"""Trainings that differ in beta alone, compared on held-out tasks; the better ones continue.
+
+The members draw the same tasks and samples. On a CPU they take turns, stretch by stretch, by the
+program of one training; elsewhere they are members of a vmap. They are scored by the mean of their
+last models, which has the noise that a later decay of eta would leave.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from moml.algorithms.method import Method
+from moml.algorithms.parts.schedule import Schedule
+from moml.errors import Diverged
+from moml.runtime import simulate
+from moml.runtime.compiling import compile_all
+from moml.training.compose import first_program, hyper_of, stacked_hyper
+from moml.training.loop import Advance, Members, copy, members
+from moml.types import Hyper, Info, Key, Meta, Params, Record, Scalar, State, Tasks
+
+Scores = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " tasks"]]  # of one model on tasks
+POINTS, STEPS = 200, 50  # models of a training that enter the mean, at least so many steps apart
+SPAN = 5  # of these models count most
+TURNS = ((6, 0.05), (4, 0.2), (3, 0.3), (2, 0.85))  # members, and the share of the steps they go
+SMALL = ((6, 0.85),)  # side by side, where a step does not fill the device
+LARGE = ((6, 0.05), (2, 0.2))
+SEED = 2718  # of the samples that held-out tasks are scored by
+WORK = 1e8  # floating-point operations of a step of one member that leave a device idle
+
+
+class Rung(NamedTuple):
+    """Members that are trained up to a step, and scored there."""
+
+    members: int
+    until: int
+
+
+class Choice(NamedTuple):
+    """The beta that was chosen, and how."""
+
+    beta: float
+    rule: float  # what the matching rule gives
+    tasks: int  # held out
+    rungs: list[Record]  # step, beta and score of its members, and those that were kept
+
+
+class Averaged(NamedTuple):
+    """The state of a member, and the mean of its last models."""
+
+    method: State
+    mean: Meta
+
+    @property
+    def meta(self) -> Meta:
+        """The model itself."""
+        return self.method.meta
+
+
+@jax.jit
+def _closer(mean: Meta, meta: Meta, rate: Scalar) -> Meta:
+    return jax.tree.map(
+        lambda old, new: old + jnp.asarray(rate, old.dtype) * (new - old), mean, meta
+    )
+
+
+@jax.jit
+def take(tree: PyTree, which: PyTree) -> PyTree:
+    """Some members of a tree with leaves [members, ...], or one."""
+    return jax.tree.map(lambda leaf: leaf[which], tree)
+
+
+@jax.jit
+def stack(*trees: PyTree) -> PyTree:
+    """Members side by side, leaves [members, ...]."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+class Population:
+    """All that the members share.
+
+    `score` is the compiled score of one model on each of the `validation` tasks; `turns`: whether
+    members take turns, by default on a CPU.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        params: Params,
+        tasks: Tasks,
+        key: Key,
+        schedule: Schedule,
+        score: Scores,
+        validation: Tasks,
+        *,
+        steps: int,
+        length: int,
+        higher: bool = False,
+        turns: bool | None = None,
+    ):
+        self.method, self.higher, self.steps = method, higher, steps
+        self._params, self._tasks, self._key, self._schedule = params, tasks, key, schedule
+        self._score, self.validation = score, validation
+        self._turns = jax.default_backend() == "cpu" if turns is None else turns
+        self.length = min(length, max(STEPS, steps // POINTS))  # steps of a program
+        self._program: simulate.Program | None = None  # for the shapes of now
+
+    def hyper(self, betas: Sequence[float]) -> Hyper:
+        """The numbers of all members, leaves [members]."""
+        return stacked_hyper(self.method, self._params, [{"beta": beta} for beta in betas])
+
+    def first(self, betas: Sequence[float]) -> Members:
+        """The members before their first step."""
+        hyper, given = self.hyper(betas), (self._tasks, self._key)
+        if self._turns:
+            first = first_program(self.method)
+            each = [first(self._params, *given, take(hyper, i)) for i in range(len(betas))]
+            state = stack(*each)
+        else:
+            many = stack(*[self._params] * len(betas))
+            keys = jnp.stack([self._key] * len(betas))
+            state = first_program(self.method, members=True)(many, self._tasks, keys, hyper)
+        return members(Averaged(state, copy(state.meta)))
+
+    def rungs(self) -> list[Rung]:
+        """How many members are trained up to which steps."""
+        ladder = TURNS if self._turns else SMALL if self._work() < WORK else LARGE
+        found: dict[int, int] = {}
+        for most, share in ladder:  # of as many members the later step
+            found[min(most, len(self.method.betas))] = math.ceil(share * self.steps)
+        return [Rung(count, until) for count, until in found.items()]
+
+    def _work(self) -> float:
+        """Floating-point operations of a step of one member, by the compiler; of a loop's body."""
+        program = simulate.program(self.method.algorithm, self._schedule)
+        hyper = hyper_of(self.method, self._params, {})
+        like = jax.eval_shape(
+            first_program(self.method), self._params, self._tasks, self._key, hyper
+        )
+        steps = program.lower(like, self._tasks, self._key, hyper, self.length)[1]
+        found = steps.cost_analysis() or {}
+        return float(found.get("flops", math.inf))
+
+    def advance(self, betas: Sequence[float]) -> Advance:
+        """Stretches of `Members` with these values of beta."""
+        hyper = self.hyper(betas)
+
+        def in_turn(carry: Members, begin: int, size: int) -> tuple[Members, Info]:
+            done = []
+            for i in range(len(betas)):
+                done.append(self._some(take(carry.state, i), take(hyper, i), begin, size))
+            states, infos = zip(*done, strict=True)
+            joined = jax.tree.map(lambda *rows: np.stack(rows), *infos)
+            return carry._replace(state=stack(*states)), joined
+
+        def at_once(carry: Members, begin: int, size: int) -> tuple[Members, Info]:
+            state, info = self._some(carry.state, hyper, begin, size)
+            return carry._replace(state=state), info
+
+        return in_turn if self._turns else at_once
+
+    def _some(self, state: Averaged, hyper: Hyper, begin: int, size: int) -> tuple[Averaged, Info]:
+        """`size` steps of one member, or of all; the mean moves at fixed steps."""
+        (method, mean), end, infos = state, begin + size, []
+        if self._program is None:
+            self._program = self._compiled(method, hyper)
+        while begin < end:
+            part = min(end, begin - begin % self.length + self.length) - begin
+            given = method, self._tasks, self._key, begin, hyper, part, self.length
+            method, info = self._program(*given)
+            begin += part
+            infos.append(jax.tree.map(lambda x, n=part: np.asarray(x)[:n].T, info))
+            if begin % self.length == 0:
+                mean = _closer(mean, method.meta, max(self.length / begin, 1 / SPAN))
+        joined = jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *infos)
+        return Averaged(method, mean), joined
+
+    def _compiled(self, state: State, hyper: Hyper) -> simulate.Program:
+        side = not self._turns
+        algorithm = self.method.algorithm
+        program = simulate.program(algorithm, self._schedule, members=side, shared=side)
+        compile_all(*program.lower(state, self._tasks, self._key, hyper, self.length))
+        return program
+
+    def scores(self, carry: Members, betas: Sequence[float]) -> Float[np.ndarray, "members tasks"]:
+        """The score of each member on each held-out task; not a number of those that diverged."""
+        hyper, lost = self.hyper(betas), np.asarray(carry.lost_at) >= 0
+        given = self.validation, jax.random.key(SEED)
+        one = lambda i: self._score(take(carry.state.mean, i), take(hyper, i), *given)
+        each = [one(i) for i in range(len(betas))]
+        return np.where(lost[:, None], np.nan, np.asarray(each, float))
+
+
+def values(scores: Float[np.ndarray, "members tasks"], *, higher: bool) -> np.ndarray:
+    """What members are compared by, the lower the better.
+
+    Minus the mean of accuracies. Of errors the mean of asinh(10 x / m), with m the median of all:
+    nearly logarithms, so that a few tasks on which adaptation diverges do not decide alone.
+    """
+    lost = np.isnan(scores).all(axis=1)
+    if higher:
+        return np.where(lost, np.inf, -np.nan_to_num(scores).mean(axis=1))
+    finite = np.where(np.isfinite(scores), scores, np.finfo(np.float32).max)
+    middle = np.median(np.abs(finite[~lost])) if not lost.all() else 1.0
+    return np.where(lost, np.inf, np.arcsinh(10 * finite / (middle or 1.0)).mean(axis=1))
+
+
+def survivors(scores: Float[np.ndarray, "members tasks"], count: int, *, higher: bool) -> list[int]:
+    """The `count` best members in their order; those that diverged are last. Equal ones: larger
+    beta first. Raises `Diverged` where none is left.
+
+    >>> survivors(np.array([[3.0, 3.0], [1.0, 1.0], [2.0, 2.0]]), 2, higher=False)
+    [1, 2]
+    """
+    by = values(scores, higher=higher)
+    if not np.isfinite(by).any():
+        raise Diverged("all values of beta diverged: try a smaller eta or alpha")
+    best = np.argsort(by, kind="stable")[:count]
+    return sorted(int(i) for i in best if np.isfinite(by[i]))
+
+
+def rung_row(
+    step: int, betas: Sequence[float], scores: Float[np.ndarray, "members tasks"], kept: list[int]
+) -> Record:
+    """What a rung found: the mean score of each member, None where it is not finite."""
+    with np.errstate(over="ignore"):
+        means = scores.mean(axis=1).tolist()
+    shown = [mean if math.isfinite(mean) else None for mean in means]
+    left = [betas[i] for i in kept]
+    return {"step": step, "beta": list(betas), "score": shown, "kept": left}
