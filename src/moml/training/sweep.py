@@ -154,10 +154,10 @@ def sweep(
     for name_ in set(options) & set(traced):
         if not isinstance(options[name_], str):
             raise ConfigError(f"{name_} must be in grid: grid={{'{name_}': [{options[name_]}]}}")
-    chosen = chosen._replace(betas=())
     settings = grid_of(grid, seeds, traced)
     if chosen.betas and "beta" not in settings[0]:
         chosen = by_rule(chosen, IN_SWEEP)
+    chosen = chosen._replace(betas=())
     seeds_, keys = seeds_and_keys(settings)
     try:
         params = init_program(init)(seeds_)
