@@ -14,7 +14,8 @@ from moml.paper.oneshot.table import cells
 from moml.paper.shots.study import SHOTS, Place, Surface
 from moml.paper.shots.verdict import shots_figure
 from moml.paper.sine.figure import curves_and_fits
-from moml.paper.theory.study import LINES, Measured, theory_figure
+from moml.paper.theory.figure import theory_figure
+from moml.paper.theory.study import LINES, Measured
 from moml.report.figures import STYLE, _apart, panels, pyplot, save
 from moml.report.split_figure import split_figure
 from moml.types import Batch

@@ -63,7 +63,7 @@ def test_the_winner_is_the_training_alone_at_its_beta():
 
 
 def population(turns, length=50):
-    chosen = compose("moml", LOSS, moml.sine(), USERS, 200)
+    chosen = compose("moml", LOSS, moml.sine(), USERS | {"beta": "auto"}, 200)
     score = validation_scores(chosen, LOSS, VALIDATION)
     return Population(
         chosen, W, moml.sine(), run_key(0), constant, score, VALIDATION, steps=200,
@@ -84,7 +84,7 @@ def test_side_by_side_or_in_turn_and_in_any_stretches_it_is_the_same():
 
 
 def test_shared_draws_are_those_of_one_training():
-    chosen = compose("moml", LOSS, moml.sine(), USERS, 200)
+    chosen = compose("moml", LOSS, moml.sine(), USERS | {"beta": "auto"}, 200)
     shared = simulate.program(chosen.algorithm, members=True, shared=True)
     assert shared.draws is simulate.program(chosen.algorithm).draws
 
