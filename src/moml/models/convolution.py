@@ -50,7 +50,7 @@ def patches(x: Images, kernel: int, *, stride: int = 1, padding: int = 0) -> Map
     if padding:
         x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     high, wide = (side - kernel + 1 for side in x.shape[1:3])
-    # columns, then lines: two copies from few places take half the time of one from kernel^2
+    # columns, then lines: two copies from few places instead of one from kernel^2
     x = jnp.concatenate([x[:, :, j : j + wide : stride] for j in range(kernel)], axis=-1)
     return jnp.concatenate([x[:, i : i + high : stride] for i in range(kernel)], axis=-1)
 

@@ -90,10 +90,9 @@ def graphs(card: Record, arrays: Arrays) -> dict[str, bytes]:
     """The files of an export, by the card and the arrays of the numpy export."""
     if card["kind"] == "network":
         return {"model.onnx": _network(card, arrays)}
-    for name, entry in card["models"].items():
-        weighed = [array for array in arrays if array.startswith(f"{name}/weights/")]
-        if weighed or not KINDS.issuperset(entry["kinds"]):
-            what = f"{', '.join(entry['kinds'])}{', weighed' * bool(weighed)}"
+    for entry in card["models"].values():
+        if not KINDS.issuperset(entry["kinds"]):
+            what = ", ".join(entry["kinds"])
             raise ConfigError(f"a graph has members {', '.join(sorted(KINDS))} alone; got {what}")
     files = {"model.onnx": _table(card, arrays, "personal")}
     if card["cold"] != "personal":
