@@ -76,7 +76,10 @@ def tensorboard(folder: Path, about: About, step: int) -> Writer:
     """Events in RUN/tensorboard; those after `step` of a run that was killed are purged."""
     place = folder / "tensorboard"
     with writing_to(writable_folder(place, 0o700)):
-        writer = _module("tensorboard").SummaryWriter(str(place), purge_step=step + 1)
+        writer = _module("tensorboard").SummaryWriter(
+            str(place), purge_step=step + 1,
+            filename_suffix=f".{step:012d}",  # its names have whole seconds
+        )  # fmt: skip
 
     def write(row: Record) -> None:
         for name, number in scalars(row).items():
