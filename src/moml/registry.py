@@ -4,13 +4,29 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from importlib.metadata import entry_points
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from moml.errors import ConfigError, MomlWarning
 
 T = TypeVar("T")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@runtime_checkable
+class Point(Protocol):
+    """An entry point: the standard library's, or that of importlib_metadata once it is imported."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def module(self) -> str: ...
+
+    @property
+    def dist(self) -> Any: ...
+
+    def load(self) -> Any: ...
 
 
 class Registry(dict[str, T]):
@@ -72,10 +88,10 @@ class Registry(dict[str, T]):
         return dict(self)
 
     @cached_property
-    def _declared(self) -> dict[str, EntryPoint]:
+    def _declared(self) -> dict[str, Point]:
         return {point.name: point for point in entry_points(group=self.group)}
 
-    def _load(self, point: EntryPoint) -> None:
+    def _load(self, point: Point) -> None:
         """Add the row of an entry point; warn where it cannot be loaded, and never try it again."""
         try:
             self.add(point.name, point.load())
