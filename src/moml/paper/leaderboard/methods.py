@@ -10,7 +10,7 @@ from moml.types import Loss, Record
 ETA, BATCH = 0.005, 10
 ROUND: Record = {"local_epochs": 1, "batch_size": BATCH, "weighted": True}
 # so many trainings of every method: step sizes; with a constant of its own, half of them
-ETAS = {1: (ETA,), 3: (ETA, 2 * ETA, 4 * ETA), 6: tuple(ETA * 2**i for i in range(-1, 5))}
+ETAS = {1: (ETA,), 3: (ETA, 3 * ETA, 9 * ETA), 6: tuple(ETA * 2**i for i in range(-1, 5))}
 
 
 class Row(NamedTuple):
