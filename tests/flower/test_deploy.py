@@ -23,6 +23,7 @@ from moml.flower.local.certificates import make_certificates, make_key
 from moml.flower.local.deploy import deployed, down, up
 from moml.flower.local.folder import places_of, toml
 from moml.flower.local.processes import alive, find, start, stop
+from tests.support.services import mlflow_runs, services, tensorboard_rows, wandb_runs  # noqa: F401
 
 STUBBORN = """
 import signal, subprocess, sys, time
@@ -287,30 +288,46 @@ def test_without_flower_its_extra_is_named(places, monkeypatch):
         moml(["flower", "up", str(places.root)])
 
 
-def test_every_round_is_shown_however_late(places, monkeypatch):
+def round_row(number):
+    row = {"round": number, "rounds": 2, "loss": 0.5 / number, "before": 2.0, "after": 1.0}
+    row |= {"drawn": 9, "answered": 6, "down": 100, "up": 90, "seconds": 1.5, "epsilon": None}
+    return row | {"metric": "mse", "failed": [], "released": True}
+
+
+def test_every_round_is_shown_however_late(places, monkeypatch, services):  # noqa: F811
     """The last one may be written while the SuperLink is asked, and says that the run is over."""
-    folder, _ = run.new(places, {"rounds": 2})
-    line = lambda number: json.dumps({"round": number, "rounds": 2}) + "\n"
+    folder, settings = run.new(places, {"rounds": 2})
     seen, file = [], folder / "rounds.jsonl"
 
     def flwr(places, word, *rest):
         if word == "list":
-            file.write_text(line(1) + line(2))
+            file.write_text("".join(json.dumps(round_row(number)) + "\n" for number in (1, 2)))
         return {"run-id": "7", "runs": [{"status": "finished:completed", "status-details": ""}]}
 
     monkeypatch.setattr(run, "flwr", flwr)
     monkeypatch.setattr(run, "SOON", 0.0)
-    run.run(places, folder, lambda row: seen.append(row["round"]))
+    log = ("wandb", "mlflow", "tensorboard")
+    run.run(places, folder, settings, lambda row: seen.append(row["round"]), log)
     assert seen == [1, 2]
+    want = {n: {k: round_row(n)[k] for k in run.LOGGED if k != "epsilon"} for n in (1, 2)}
+    (mine,), (theirs,) = wandb_runs(services), mlflow_runs(services)
+    assert mine["name"] == theirs["name"] == folder.name
+    assert mine["config"]["method"] == theirs["params"]["method"] == settings.config.method
+    for rows in (mine["rows"], theirs["rows"], tensorboard_rows(folder / "tensorboard")):
+        assert rows.keys() == want.keys()
+        assert all(rows[n] == pytest.approx(want[n]) for n in want)
 
 
 @pytest.mark.parametrize(
     "why, kind", [("no room", FlowerError), ("it diverged at round 2", Diverged)]
 )
 def test_a_run_that_fails_says_why(places, monkeypatch, why, kind):
-    folder, _ = run.new(places, {"rounds": 2})
+    folder, settings = run.new(places, {"rounds": 2})
     ended = {"status": "finished:failed", "status-details": why}
     monkeypatch.setattr(run, "flwr", lambda *_: {"run-id": "7", "runs": [ended]})
     monkeypatch.setattr(run, "SOON", 0.0)
-    with pytest.raises(kind, match=f"finished:failed: {why}; 0 rounds done; go on with: moml flow"):
-        run.run(places, folder, print)
+    told = (
+        f"finished:failed: {why}; 0 rounds done; go on with: moml flower run .* --log tensorboard$"
+    )
+    with pytest.raises(kind, match=told):
+        run.run(places, folder, settings, print, ["tensorboard"])

@@ -105,11 +105,9 @@ def test_a_network_with_its_head_as_an_input(name):
     mine = learner.adapt(Batch((x - 0.5) / 2, y), steps=3)
     layers = [*mine.body, mine.head]
     first = len(layers) - 1 if card["leaves"] == "head" else 0
-    own = {
-        f"{i}/{part}": getattr(layers[i], part)
-        for i in range(first, len(layers))
-        for part in ("weight", "bias")
-    }
+    heads = [moml_serve.Head(np.asarray(one.weight), np.asarray(one.bias)) for one in layers]
+    own = moml_serve.Network(card, heads, {}).inputs()
+    assert list(own) == [f"{i}/{p}" for i in range(first, len(layers)) for p in ("weight", "bias")]
     for params, inputs in ((learner.params, {}), (mine, own)):
         outputs = net.predict(params, (x - 0.5) / 2)
         want = outputs if numbers else jax.nn.softmax(outputs)

@@ -10,10 +10,13 @@ import pytest
 
 from moml.cli import main
 from moml.data import read_table
+from moml.errors import ConfigError
 from moml.tabular import fit as table_fit
 from moml.tabular.run import load_table_run
 from moml.tabular.store import building
+from moml.tabular.train import train_table
 from tests.support.processes import begun, cache  # noqa: F401
+from tests.support.services import mlflow_runs, services, tensorboard_rows, wandb_runs  # noqa: F401
 from tests.support.small_table import some, users, written
 
 MODELS = ["personal", "pooled", "per-task", "shrunken-mean"]
@@ -82,6 +85,40 @@ def test_the_kept_model_has_learned_from_all_tasks(run, table, tmp_path, capsys)
     assert "that training has not seen" in refused(
         capsys, "evaluate", tmp_path / "whole", "--data", table
     )
+
+
+def test_services_get_losses_and_scores(services, run, table, tmp_path, capsys):  # noqa: F811
+    words = ["--data", table, "--task", "user", "--target", "y", "--order", "day", "--shots", "4"]
+    words += ["--log", "wandb", "mlflow", "tensorboard"]
+    moml("train", *words, *SMALL[:-1], "--out", tmp_path / "mine")
+    (mine,), (theirs,) = wandb_runs(services), mlflow_runs(services)
+    assert mine["name"] == theirs["name"] == "mine" and theirs["status"] == "FINISHED"
+    assert mine["config"]["target"] == theirs["params"]["target"] == "y"
+    rows = mine["rows"]
+    assert [*rows] == [*range(3, 121, 3)]  # twenty looks at each of two trainings
+    first = {step for step, row in rows.items() if "held_out/head" in row}
+    assert first == {*range(3, 61, 3)}
+    assert {step for step, row in rows.items() if "refit/head" in row} == {*range(63, 121, 3)}
+    scores = {f"scores/{row['metric']}/{row['model']}/{row['shots']}": row["mean"]
+              for row in load_table_run(tmp_path / "mine").evaluation}  # fmt: skip
+    assert scores.items() <= rows[60].items() and set(rows[60]) - set(scores) == {
+        "held_out/head", "held_out/pooled",
+    }  # fmt: skip
+    for found in (theirs["rows"], tensorboard_rows(tmp_path / "mine-logs" / "tensorboard")):
+        assert found.keys() == rows.keys()
+        for step, row in rows.items():
+            assert found[step] == pytest.approx(row, rel=1e-6)
+    capsys.readouterr()
+    shutil.rmtree(tmp_path / "mine")
+    assert "mine-logs exists already" in refused(
+        capsys, "train", *words, "--out", tmp_path / "mine"
+    )
+    more = ["--from", run, "--data", table, "--iterations", "20", "--log", "tensorboard"]
+    moml("train", *more, "--out", tmp_path / "later")
+    rows = tensorboard_rows(tmp_path / "later-logs" / "tensorboard")
+    assert {"held_out/head"} <= {name for row in rows.values() for name in row}
+    with pytest.raises(ConfigError, match="log needs out"):
+        train_table(table, task="user", target="y", log=["wandb"])
 
 
 def column(path, name):

@@ -59,6 +59,8 @@ class Run(Plugins):
     """Go on with the last run, after the last round that it finished."""
     json: Path | None = None
     """File for the result rows, two for each round."""
+    log: tuple[str, ...] = ()
+    """Services that get the rounds too, of tensorboard, wandb, mlflow (extras of these names)."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,10 @@ def run(command: Run) -> None:
     from moml.flower.local import run as runs
     from moml.flower.local.folder import opened
     from moml.storage.files import write_json
+    from moml.storage.sinks import check_sinks
 
     file = rows_file(command.json)
+    check_sinks(command.log)
     places = opened(command.folder)
     runs.check_nodes(places)
     given = {"rounds": command.rounds, "method": command.method}
@@ -143,7 +147,7 @@ def run(command: Run) -> None:
     say(f"{config.method}, {settings.rounds} rounds in {folder}")
     say(HEAD, flush=True)
     try:
-        runs.run(places, folder, _show)
+        runs.run(places, folder, settings, _show, command.log)
     finally:
         if file is not None:
             write_json(result_rows(config, runs.rounds(folder)), file)

@@ -99,6 +99,7 @@ def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> t
     text = docstring_parser.parse(function.__doc__ or "")
     help_ = {param.arg_name: param.description for param in text.params}
     types = {"source": Path, "data": Path, "out": Path, "progress": None, "say": None} | types
+    types["log"] = tuple[str, ...]
     fields = []
     for name, given in inspect.signature(function).parameters.items():
         kind, needed = types.get(name, given.annotation), given.default is given.empty

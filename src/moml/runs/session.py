@@ -33,7 +33,7 @@ from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import DETERMINISTIC, open_log, versions
 from moml.storage.metrics import COST, START, Metrics, mark_of, read, verify
-from moml.storage.sinks import About, open_sinks
+from moml.storage.sinks import About, log_words, open_sinks
 from moml.training.loop import Callback, TrainingInfo, loop
 from moml.types import Record, State
 
@@ -53,8 +53,7 @@ NO_LOGS = Logs()
 
 def resume_words(folder: Path, config: Config, log: Sequence[str]) -> str:
     """The command that continues a run."""
-    services = f" --log {' '.join(log)}" if log else ""
-    return f"moml resume {quote(str(folder))}{services}{plugin_words(config.plugin)}"
+    return f"moml resume {quote(str(folder))}{log_words(log)}{plugin_words(config.plugin)}"
 
 
 @contextmanager

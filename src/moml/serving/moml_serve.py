@@ -682,13 +682,23 @@ class Network:
         layers = list(self.layers)
         for step in range(self.card["steps"] if steps is None else steps):
             slopes = _backwards(layers, rows, y, out if classes else None)
-            for i in range(len(layers)) if self.card["leaves"] == "all" else [len(layers) - 1]:
+            for i in self._adapted():
                 move = (
                     p - self._rate(i, name, step) * g
                     for name, p, g in zip(Head._fields, layers[i], slopes[i], strict=True)
                 )
                 layers[i] = Head(*move)
         return Network(self.card, layers, self.rates)
+
+    def inputs(self) -> Arrays:
+        """The parameters of the layers that adapt, as inputs of model.onnx."""
+        layers = [(i, self.layers[i]._asdict()) for i in self._adapted()]
+        return {f"{i}/{name}": p.astype("f4") for i, layer in layers for name, p in layer.items()}
+
+    def _adapted(self) -> Sequence[int]:
+        """The layers that adapt: all, or the last."""
+        n = len(self.layers)
+        return range(n) if self.card["leaves"] == "all" else [n - 1]
 
     def predict(self, x: Values) -> np.ndarray:
         """The outputs [rows, out], or the probabilities of the classes."""

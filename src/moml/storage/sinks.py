@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from moml.atomic import read_plain
 from moml.errors import ConfigError, Interrupted, MomlError
 from moml.storage.files import writable_folder, write_text, writing_to
-from moml.storage.metrics import COST, VALUES, plain
+from moml.storage.metrics import COST, plain
 from moml.types import Record
 
 log = logging.getLogger("moml")
@@ -33,6 +33,7 @@ class About(NamedTuple):
     config: Record
     group: Path | None = None  # the folder of the sweep
     members: tuple[Record, ...] | None = None
+    name: str | None = None  # by default that of the folder
 
 
 class Writer(NamedTuple):
@@ -50,15 +51,15 @@ class Sink(Protocol):
 
 
 def scalars(row: Record, member: int | None = None) -> dict[str, float]:
-    """The numbers of a row, or those of a sweep's member; without those that are not finite.
+    """The numbers of a row but its step, or those of a sweep's member; only those that are finite.
 
     >>> row = {"step": 5, "samples": 90, "loss": [1.0, float("nan")], "cost": {"rounds": 5}}
     >>> scalars(row)
-    {'loss/0': 1.0, 'samples': 90.0, 'cost/rounds': 5.0}
+    {'samples': 90.0, 'loss/0': 1.0, 'cost/rounds': 5.0}
     >>> scalars(row, member=1)
     {'samples': 90.0, 'cost/rounds': 5.0}
     """
-    given = {name: row[name] for name in (*VALUES, "iterations", "samples") if name in row}
+    given = {name: value for name, value in row.items() if name not in ("step", COST)}
     given |= {f"{COST}/{name}": value for name, value in row.get(COST, {}).items()}
     found: dict[str, float | None] = {}
     for name, value in given.items():
@@ -173,6 +174,11 @@ def check_sinks(names: Sequence[str]) -> None:
         _module(name)
 
 
+def log_words(names: Sequence[str]) -> str:
+    """The option that names these services again, behind a command."""
+    return f" --log {' '.join(names)}" if names else ""
+
+
 @contextmanager
 def open_sinks(
     names: Sequence[str], folder: Path, about: About, step: int
@@ -227,7 +233,7 @@ def _module(name: str) -> Any:
 
 def _named(folder: Path, about: About) -> list[tuple[str, Record]]:
     """Names and settings of the runs: one, or one for each member of a sweep."""
-    name = (folder if about.group is None else about.group).resolve().name
+    name = about.name or (folder if about.group is None else about.group).resolve().name
     if about.members is None:
         return [(name, about.config)]
     words = lambda setting: " ".join(f"{key}={value:g}" for key, value in setting.items())

@@ -7,7 +7,7 @@ distance from the common one; new rows update both, see `moml.algorithms.tabular
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import jax
@@ -24,8 +24,9 @@ from moml.tabular.rows import RowLists, Rows, Source, as_input, as_target, power
 from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.score import RESIDUALS, cold_start, score_tasks
 from moml.tabular.store import TaskStore, free_place
+from moml.tabular.summary import logs_place, open_logs
 from moml.tabular.training import train_members
-from moml.types import Personal
+from moml.types import Personal, Record
 
 LEAST = 20  # tasks of 2 rows or more; with fewer the common parameters are not trained
 
@@ -39,6 +40,7 @@ def continue_table(
     iterations: int | None = None,
     seed: int = 0,
     model: str | None = None,
+    log: Sequence[str] = (),
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> TableRun:
@@ -62,6 +64,8 @@ def continue_table(
         Seed of everything random.
     model
         MODULE:FUNCTION, if the run has a network of your own.
+    log
+        Services that get the losses, of tensorboard, wandb, mlflow (extras of these names).
     progress
         Show progress.
     say
@@ -72,6 +76,7 @@ def continue_table(
     The new run.
     """
     place = free_place(out)
+    logs = logs_place(place, log)
     check_count("seed", seed, least=0)
     if iterations is not None:
         check_count("iterations", iterations)
@@ -95,10 +100,11 @@ def continue_table(
     else:
         say(f"{len(seen):,} tasks to learn from, {len(held):,} held out to score on")
         some = [every[i] for i in seen]
-        models = {
-            name: _trained(model, given, some, iterations, seed, progress)
-            for name, model in run.models.items()
-        }
+        with open_logs(log, logs, {"source": str(source), "seed": seed}) as phase:
+            models = {
+                name: _trained(model, given, some, iterations, seed, progress, phase("held_out"))
+                for name, model in run.models.items()
+            }
         stop = [some[i] for i in models["personal"].held_out]
         cold = cold_start(models, given.x, given.y, stop)
     evaluation, residuals = run.evaluation, run.residuals
@@ -130,6 +136,7 @@ def _trained(
     iterations: int | None,
     seed: int,
     progress: bool,
+    log: Callable[[Record], None],
 ) -> TableModel:
     """The same members after training on these groups, some of which are held out to stop by."""
     shape, shots = model.shape, model.shots
@@ -144,7 +151,7 @@ def _trained(
     found = train_members(
         [*model.metas], shape, rows, test, shots, widest=widest, members=1,
         iterations=max(500, math.ceil(len(seen) / 40)) if iterations is None else iterations,
-        progress=progress, models=model.metas,
+        progress=progress, models=model.metas, log=log,
     )  # fmt: skip
     metas = {kind: meta for kind, [(_, meta, _)] in found.items()}
     return replace(model, metas=metas, held_out=held)

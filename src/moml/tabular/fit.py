@@ -1,7 +1,7 @@
 """`fit_groups`: train a table model on rows in groups; `fit_rows`: on rows without groups."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from moml.tabular.model import TableModel
 from moml.tabular.program import VISIT, table_data
 from moml.tabular.rows import RowLists, as_input, as_target, padded, power, split_rows
 from moml.tabular.training import Candidate, HeldOut, task_losses, train_members
-from moml.types import Meta, Task
+from moml.types import Meta, Record, Task
 
 SHARE = 7  # one in so many tasks, or rows, is held out to decide when to stop
 PILES = 16  # groups that rows without groups are dealt to: a step draws some rows of each
@@ -75,11 +75,13 @@ def fit_models(
     only: Sequence[str] | None = None,
     space_for: Sequence[ArrayLike] | None = None,
     at: Knots | None = None,
+    log: Callable[[Record], None] = lambda row: None,
 ) -> dict[str, TableModel]:
     """Train models of some kinds each, by name, all members side by side; see `fit_groups`.
 
     Trainings of a table share their compiled programs if they have the same `kinds`, of which
-    `only` some models are trained, the same knots `at`, and `space_for` the same groups.
+    `only` some models are trained, the same knots `at`, and `space_for` the same groups. `log`
+    gets the rows of `train_members`.
     """
     x, y = _checked(x, y, classes)
     shape = Shape(x.shape[1], classes, ordered, build=build)
@@ -116,6 +118,7 @@ def fit_models(
         iterations=iterations,
         progress=progress,
         only=[kind for name in names for kind in chosen[name]],
+        log=log,
     )
     pick = lambda some: [one for kind in some for one in tried[kind]]
     return {

@@ -1,6 +1,12 @@
-"""A summary of a table and its columns, in lines for people."""
+"""A summary of a table and its columns, in lines for people; rows of its training for services.
 
-from collections.abc import Iterable
+A run's folder is written as a whole at the end, so what a service keeps in files is beside it, in
+OUT-logs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import numpy as np
 
@@ -8,6 +14,11 @@ from moml.data.table.columns import Columns
 from moml.data.table.frame import Table
 from moml.data.table.groups import Groups
 from moml.data.table.inputs import CLIP
+from moml.errors import ConfigError
+from moml.storage.files import writable_folder
+from moml.storage.sinks import About, check_sinks, open_sinks
+from moml.tabular.store import free_place
+from moml.types import Record
 
 SHOWN = 8  # names in a line
 
@@ -106,3 +117,51 @@ def _few(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - SHOWN:,} more" if names[SHOWN:] else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+def logs_place(out: Path | None, names: Sequence[str]) -> Path | None:
+    """The folder for what services keep of a run in `out`, checked; None without services."""
+    check_sinks(names)
+    if not names:
+        return None
+    if out is None:
+        raise ConfigError("log needs out, the folder of a run; got out=None")
+    return free_place(out.with_name(f"{out.name}-logs"))
+
+
+@contextmanager
+def open_logs(
+    names: Sequence[str], place: Path | None, config: Record
+) -> Iterator[Callable[[str], Callable[[Record], None]]]:
+    """Yield a function from a name to one that gives rows, with that name before theirs, to sinks.
+
+    The steps of one training are counted on from those of the last.
+    """
+    last = 0
+    name = None if place is None else place.name.removesuffix("-logs")
+    about = About({key: value for key, value in config.items() if value is not None}, name=name)
+    opened = nullcontext(lambda row: None)
+    with opened if place is None else open_sinks(names, writable_folder(place), about, 0) as write:
+
+        def phase(prefix: str) -> Callable[[Record], None]:
+            begin = last
+
+            def log(row: Record) -> None:
+                nonlocal last
+                last = begin + row["step"]
+                values = {f"{prefix}/{key}": value for key, value in row.items() if key != "step"}
+                write({"step": last} | values)
+
+            return log
+
+        yield phase
+
+
+def scores_row(scores: Iterable[Record]) -> Record:
+    """The mean scores as a row of metrics, at the step that was the last.
+
+    >>> scores_row([{"model": "personal", "shots": 5, "metric": "rmse", "mean": 0.5}])
+    {'step': 0, 'rmse/personal/5': 0.5}
+    """
+    name = lambda row: f"{row['metric']}/{row['model']}/{row['shots']}"
+    return {"step": 0} | {name(row): row["mean"] for row in scores}

@@ -18,7 +18,7 @@ from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
 from moml.tabular.score import cold_start, fit_rivals, score_tasks
 from moml.tabular.store import BLOCK, Block, free_place, in_memory
-from moml.tabular.summary import describe
+from moml.tabular.summary import describe, logs_place, open_logs, scores_row
 from moml.training.progress import bar
 
 SHOTS = 10  # the largest default
@@ -46,6 +46,7 @@ def train_table(
     kinds: Sequence[str] | None = None,
     seed: int = 0,
     model: str | None = None,
+    log: Sequence[str] = (),
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> TableRun:
@@ -90,6 +91,8 @@ def train_table(
         Seed of everything random.
     model
         Your own network, MODULE:FUNCTION; it is called with the numbers of inputs and outputs.
+    log
+        Services that get losses and scores, of tensorboard, wandb, mlflow (extras of these names).
     progress
         Show progress.
     say
@@ -108,6 +111,7 @@ def train_table(
     (2,)
     """
     out = None if out is None else free_place(out)
+    logs = logs_place(out, log)
     check_count("members", members)
     check_count("seed", seed, least=0)
     for name, count in (("shots", shots), ("iterations", iterations)):
@@ -153,34 +157,37 @@ def train_table(
         weights=given.weights, kinds={"personal": kinds, "pooled": ["pooled"]}, build=build,
         members=members, iterations=iterations, seed=seed, progress=progress, space_for=every,
     )  # fmt: skip
-    models = fit(seen)
-    personal = models["personal"]
-    cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
-    rivals = fit_rivals(personal, x, y, seen, seed)
-    scored = score_tasks(
-        models,
-        cold,
-        rivals,
-        columns.target,
-        given,
-        parts.held.tolist(),
-        seed=seed,
-        progress=progress,
-    )
-    trained = list(parts.train)
-    if refit and len(every) <= REFIT:
-        say(f"training again, on all {len(every):,} tasks")
-        models |= fit(every, only=["personal"], at=personal.knots)
-        trained = list(range(len(every)))
-    about = {
-        "task": task, "target": target, "order": order, "weight": weight, "shots": shots,
-        "seed": seed, "held_out": [groups.ids[i] for i in parts.held],
-        "trained": [groups.ids[i] for i in trained], "model": model, "cold": cold,
-        "settings": {
-            "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
-            "missing": missing, "classification": classification,
-            "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
-        },
+    settings = {
+        "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
+        "missing": missing, "classification": classification,
+        "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
+    }  # fmt: skip
+    named = {"task": task, "target": target, "order": order, "weight": weight, "shots": shots,
+             "seed": seed, "model": model}  # fmt: skip
+    with open_logs(log, logs, named | settings) as phase:
+        models = fit(seen, log=phase("held_out"))
+        personal = models["personal"]
+        cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
+        rivals = fit_rivals(personal, x, y, seen, seed)
+        scored = score_tasks(
+            models,
+            cold,
+            rivals,
+            columns.target,
+            given,
+            parts.held.tolist(),
+            seed=seed,
+            progress=progress,
+        )
+        phase("scores")(scores_row(scored.rows))
+        trained = list(parts.train)
+        if refit and len(every) <= REFIT:
+            say(f"training again, on all {len(every):,} tasks")
+            models |= fit(every, only=["personal"], at=personal.knots, log=phase("refit"))
+            trained = list(range(len(every)))
+    about = named | {
+        "held_out": [groups.ids[i] for i in parts.held],
+        "trained": [groups.ids[i] for i in trained], "cold": cold, "settings": settings,
     }  # fmt: skip
     nobody = in_memory([], [(models["personal"].start(), np.zeros(0, int))])
     run = TableRun(about, columns, models, rivals, nobody, scored.residuals, scored.rows)

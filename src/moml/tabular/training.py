@@ -1,7 +1,7 @@
 """The training of a table's members: all kinds side by side, of each member the best model."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -86,11 +86,13 @@ def train_members(
     progress: bool,
     only: Sequence[str] | None = None,
     models: Mapping[str, Meta] | None = None,
+    log: Callable[[Record], None] = lambda row: None,
 ) -> dict[str, list[Candidate]]:
     """Train members of some kinds, or of `only` some of these; keep of each the best model.
 
     Best is what predicts held-out tasks best. `widest` is the largest number of rows of a task.
     With `models` they continue from these, with the smallest learning rate and no memory.
+    `log` gets rows: the step, and each kind's mean of the losses of its members' best models.
     """
     names = list(kinds if only is None else only)
     plan = _plan(kinds, shape, given, shots, iterations, widest)
@@ -135,8 +137,10 @@ def train_members(
         def look(step: int) -> None:
             for kind in names:
                 best[kind] = best[kind].better(scored[kind]) if kind in best else scored[kind]
-            least = np.concatenate([best[kind].loss for kind in names])
-            show(step, float(least.mean() / np.sum(asked.mask)))
+            rows = float(np.sum(asked.mask))
+            least = {kind: best[kind].loss / rows for kind in names}
+            show(step, float(np.concatenate([*least.values()]).mean()))
+            log({"step": step} | {kind: float(loss.mean()) for kind, loss in least.items()})
 
         begun = MemberStates(np.concatenate([np.array(states[k].meta) for k in names]), states)
         if models is not None:

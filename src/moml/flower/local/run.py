@@ -2,10 +2,11 @@
 
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
 
+from moml.config.config import fields_of
 from moml.config.plugins import plugin_words
 from moml.errors import (
     ConfigError,
@@ -21,9 +22,11 @@ from moml.flower.local.folder import NAME, Places, toml
 from moml.runs.session import stop_signals
 from moml.storage.files import writable_folder, write_text
 from moml.storage.metrics import read as read_rows
+from moml.storage.sinks import About, log_words, open_sinks
 from moml.types import Record
 
 SETTINGS = "settings.toml"  # of a run, in its folder: what Flower is given
+LOGGED = ("loss", "before", "after", "drawn", "answered", "down", "up", "seconds", "epsilon")
 SOON, LATER = 2.0, 10.0  # seconds to the next question to the SuperLink: each is a process
 
 
@@ -111,12 +114,31 @@ def rounds(folder: Path) -> list[Record]:
     return read_rows(file) if file.exists() else []
 
 
-def run(places: Places, folder: Path, show: Callable[[Record], None]) -> None:
+def run(
+    places: Places,
+    folder: Path,
+    settings: Settings,
+    show: Callable[[Record], None],
+    log: Sequence[str] = (),
+) -> None:
     """Start a run and show its rounds; returns when it is complete, raises where it is not.
 
-    Ctrl-C and SIGTERM stop it on the SuperLink too.
+    Ctrl-C and SIGTERM stop it on the SuperLink too. The services `log` get the rounds as well.
     """
-    shown = len(rounds(folder))
+    done = len(rounds(folder))
+    with open_sinks(log, folder, About(fields_of(settings.config)), done) as write:
+
+        def show_and_log(row: Record) -> None:
+            show(row)
+            write({"step": row["round"]} | {name: row[name] for name in LOGGED})
+
+        _run(places, folder, show_and_log, done, log_words(log))
+
+
+def _run(
+    places: Places, folder: Path, show: Callable[[Record], None], shown: int, more: str
+) -> None:
+    """Start a run and show its rounds; `shown` were before. `more` is for the command to resume."""
 
     def show_new() -> bool:
         """Show the new rounds; whether the last one is among them."""
@@ -138,24 +160,24 @@ def run(places: Places, folder: Path, show: Callable[[Record], None]) -> None:
             if halt := asked():
                 flwr(places, "stop", number, NAME)
                 show_new()
-                raise Interrupted(f"stopped; {_hint(places, folder)}", 128 + halt)
+                raise Interrupted(f"stopped; {_hint(places, folder)}{more}", 128 + halt)
             now = deployed(places)
             if time.monotonic() > ask or (now is not None and LINK in now.missing):
-                status, why = _status(places, folder, number)
+                status, why = _status(places, folder, number, more)
                 ask = time.monotonic() + wait
         show_new()
     if status != "finished:completed":
         kind = Diverged if " diverged at round " in why else FlowerError
         end = f"the run ended as {status}: {why or 'no reason given'}"
-        raise kind(f"{end}; {_hint(places, folder)}")
+        raise kind(f"{end}; {_hint(places, folder)}{more}")
 
 
-def _status(places: Places, folder: Path, number: str) -> tuple[str, str]:
+def _status(places: Places, folder: Path, number: str, more: str) -> tuple[str, str]:
     try:
         (found,) = flwr(places, "list", NAME, "--run-id", number)["runs"]
     except FlowerError as error:
         reason = f"the SuperLink does not answer any more ({error})"
-        raise FlowerError(f"{reason}; {_hint(places, folder)}") from error
+        raise FlowerError(f"{reason}; {_hint(places, folder)}{more}") from error
     return found["status"], one_line(found["status-details"], 1000)
 
 

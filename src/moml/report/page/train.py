@@ -49,7 +49,7 @@ def unit_of(config: Config) -> str:
 
 def lead(config: Config, *more: str) -> Markup:
     """The first paragraph: the method, the tasks, and more."""
-    about = f", {summary(config.method)}; on {tasks_of(config)}"
+    about = f", {summary(config.method).rstrip('.')}; on {tasks_of(config)}"
     return tag("p", tag("code", config.method), about, *more, class_="lead")
 
 
