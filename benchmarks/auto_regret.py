@@ -4,14 +4,14 @@
     python benchmarks/auto_regret.py table DIR/*.json
     python benchmarks/auto_regret.py cost [--iterations 40000] [--turns 3]
 
-`train` goes through the families of `moml reproduce shots`: 25 waves, 50 bumps, 50 ramps with and
-without label noise, 400 of each, and linear regression; K = 1, 2, 5. For each of them and each seed
-it trains `moml` with every fixed beta of a grid, with the rule's beta, and with beta = auto for each
-number of shots and steps; all at one eta, tested on the same 500 unseen tasks (20,000 for linear
+`train` goes through the families of `moml reproduce shots`: 25 waves, 50 bumps and 50 ramps, with
+and without label noise, 400 of each, and linear regression; K = 1, 2, 5. For each of them and each
+seed it trains `moml` with every fixed beta of a grid, with the rule's beta, and with beta = auto for
+each number of shots and steps; all at one eta, tested on the same 500 unseen tasks (20,000 of linear
 regression). With 25 and 50 tasks auto is given 300 others to choose on; of 400 it holds out its own
-40, and the fixed beta are trained on all 400. Rows are on disk after every training, and a second
-call with the same words goes on. Parts are processes: each takes every n-th unit, and one core is
-enough for it. `cost` times auto against one plain training, in turns, in one process.
+40, and the fixed beta are trained on all 400. Rows are on disk after every training; the same words
+go on from there. Parts are processes: each takes every n-th unit, and one core is enough for it.
+`cost` times auto against one plain training, in turns, in one process.
 """
 
 import argparse

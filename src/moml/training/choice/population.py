@@ -68,16 +68,22 @@ def _closer(mean: Meta, meta: Meta, rate: Scalar) -> Meta:
     )
 
 
-@jax.jit
+def _on_host(leaf: Array | np.ndarray) -> bool:
+    """Whether NumPy can index it where it is; a program for each shape would be compiled else."""
+    typed = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.default_backend() == "cpu" and not typed
+
+
 def take(tree: PyTree, which: PyTree) -> PyTree:
     """Some members of a tree with leaves [members, ...], or one."""
-    return jax.tree.map(lambda leaf: leaf[which], tree)
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf)[which] if _on_host(leaf) else leaf[which], tree
+    )
 
 
-@jax.jit
 def stack(*trees: PyTree) -> PyTree:
     """Members side by side, leaves [members, ...]."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return jax.tree.map(lambda *leaves: (np if _on_host(leaves[0]) else jnp).stack(leaves), *trees)
 
 
 class Population:
@@ -180,9 +186,11 @@ class Population:
         return Averaged(method, mean), joined
 
     def _compiled(self, state: State, hyper: Hyper) -> simulate.Program:
-        side = not self._turns
-        algorithm = self.method.algorithm
-        program = simulate.program(algorithm, self._schedule, members=side, shared=side)
+        of, schedule = self.method.algorithm, self._schedule
+        if self._turns:
+            program = simulate.program(of, schedule)  # called as `fit` does: the same one
+        else:
+            program = simulate.program(of, schedule, members=True, shared=True)
         compile_all(*program.lower(state, self._tasks, self._key, hyper, self.length))
         return program
 
