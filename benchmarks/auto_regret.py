@@ -6,12 +6,12 @@
 
 `train` goes through the families of `moml reproduce shots`: 25 waves, 50 bumps and 50 ramps, with
 and without label noise, 400 of each, and linear regression; K = 1, 2, 5. For each of them and each
-seed it trains `moml` with every fixed beta of a grid, with the rule's beta, and with beta = auto for
-each number of shots and steps; all at one eta, tested on the same 500 unseen tasks (20,000 of linear
-regression). With 25 and 50 tasks auto is given 300 others to choose on; of 400 it holds out its own
-40, and the fixed beta are trained on all 400. Rows are on disk after every training; the same words
-go on from there. Parts are processes: each takes every n-th unit, and one core is enough for it.
-`cost` times auto against one plain training, in turns, in one process.
+seed it trains `moml` with every fixed beta of a grid, with the rule's beta, and with beta = auto
+for each number of shots and steps; all at one eta, tested on the same 500 unseen tasks (20,000 of
+linear regression). With 25 and 50 tasks auto is given 300 others to choose on; of 400 it holds out
+its own 40, and the fixed beta are trained on all 400. Rows are on disk after every training; the
+same words go on from there. Parts are processes: each takes every n-th unit, and one core is enough
+for it. `cost` times auto against one plain training, in turns, in one process.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import json
 import os
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -181,6 +182,7 @@ class Cell(NamedTuple):
     rule: float
     chosen: list[float]
     useless: float
+    rungs: list[list[Record]]  # of each seed
 
     @property
     def excess(self) -> tuple[float, float, float, float]:
@@ -217,7 +219,7 @@ def cells(rows: Sequence[Record]) -> Iterator[Cell]:
                 place, shots, steps, len(seeds),
                 float(np.mean([error(auto[s], at) for s in seeds])), mean[best], best, mean[1.0],
                 mean[own], [auto[s]["chosen"] for s in seeds if auto[s]["errors"]],
-                mine[0]["useless"],
+                mine[0]["useless"], [auto[s]["rungs"] or [] for s in seeds if auto[s]["errors"]],
             )  # fmt: skip
 
 
@@ -260,6 +262,10 @@ def table(options: argparse.Namespace) -> None:
         if mine := [cell for cell in found if cell.steps == steps]:
             print(line(f"all with {steps} test steps", mine))
     print(line("all", found))
+    ends = Counter(fate(cell.best_beta, rungs) for cell in found for rungs in cell.rungs)
+    print("\nthe candidate nearest to the best fixed beta, counted over cells and seeds")
+    for name, count in ends.most_common():
+        print(f"  {name:<40}{count:5}")
     print("\nthe cells in which auto is furthest above the best fixed beta, and above beta = 1")
     worst = sorted(found, key=lambda cell: -cell.excess[0])[:8]
     worst += [c for c in sorted(found, key=lambda c: -c.excess[3])[:8] if c not in worst]
@@ -271,6 +277,18 @@ def table(options: argparse.Namespace) -> None:
             f"best {cell.best:.4g} (beta {cell.best_beta:.2g}), beta 1 {cell.one:.4g}, rule "
             f"{cell.rule:.4g}: {over[0]:+.1f} % over best, {over[3]:+.1f} % over 1"
         )
+
+
+def fate(best: float, rungs: Sequence[Record]) -> str:
+    """What became of the candidate that is nearest to the best fixed beta."""
+    if not rungs:
+        return "the rule, without a choice"
+    distance = lambda beta: abs(np.log(beta / best))
+    near = min(rungs[0]["beta"], key=distance)
+    if distance(near) > np.log(1.5):
+        return "no candidate within a factor of 1.5"
+    gone = next((rung for rung in rungs if near not in rung["kept"]), None)
+    return "chosen" if gone is None else f"dropped at step {gone['step']}"
 
 
 def cost(options: argparse.Namespace) -> None:
