@@ -116,3 +116,16 @@ def test_the_regret_of_auto_is_printed(tmp_path, monkeypatch, capsys):
     rows = read_json(tmp_path / "rows.json")
     assert [row["setting"]["steps"] for row in rows if row["setting"]["beta"] == "auto"] == [1, 10]
     assert {row["protocol"] for row in rows} == {study.ONE_ETA}
+
+
+def test_parts_are_joined_and_rows_of_another_budget_are_not(tmp_path, monkeypatch):
+    small = ("--no-picture", "--shots", 5, "--seeds", 1, "--iterations")
+    for k in (1, 2):
+        command(monkeypatch, *small, 20, "--k", k, "--out", tmp_path / str(k))
+    parts = [tmp_path / str(k) / "rows.json" for k in (1, 2)]
+    command(monkeypatch, *small, 20, "--k", 1, 2, "--rows", *parts, "--out", tmp_path / "both")
+    joined = read_json(tmp_path / "both" / "rows.json")
+    assert joined == [row for part in parts for row in read_json(part)]
+    assert not (tmp_path / "both" / "budget.png").exists()
+    command(monkeypatch, *small, 40, "--k", 1, "--rows", *parts, "--out", tmp_path / "other")
+    assert {row["iterations"] for row in read_json(tmp_path / "other" / "rows.json")} == {40}

@@ -15,7 +15,7 @@ from moml.runtime import simulate
 from moml.tasks.subset import subset
 from moml.training.choice import choose as choosing
 from moml.training.choice.choose import choose, validation_scores
-from moml.training.choice.population import Population, survivors, values
+from moml.training.choice.population import Population, survivors, take, values
 from moml.training.compose import compose, run_key
 
 NET = moml.mlp(1, 8, 1)
@@ -200,3 +200,15 @@ def test_validation_must_be_fixed_tasks_with_enough_samples():
     small = moml.from_arrays(np.zeros((30, 5, 1)), np.zeros((30, 5, 1)))
     with pytest.raises(moml.ConfigError, match="more than 5 samples"):
         fit(validation=small)
+
+
+def test_validation_is_for_auto_alone():
+    with pytest.raises(moml.ConfigError, match="beta = auto alone"):
+        fit(validation=VALIDATION, beta=0.2)
+
+
+def test_members_in_turn_use_the_program_of_one_training():
+    members = population(True)
+    hyper, state = members.hyper([0.5]), members.first([0.5]).state.method
+    found = members._compiled(take(state, 0), take(hyper, 0))
+    assert found is simulate.program(members.method.algorithm, constant)

@@ -13,12 +13,13 @@ def say(text: object, **given: Any) -> None:
     print(printable(text), **given)
 
 
-def places(out: Path, json: Path | None) -> tuple[Path, Path]:
+def places(out: Path, json: Path | None, *, pictures: bool = True) -> tuple[Path, Path]:
     """The folder and the file for the rows, both writable."""
     from moml.report.figures import pyplot
     from moml.storage.files import writable_folder
 
-    pyplot()  # fails at once where matplotlib is missing
+    if pictures:
+        pyplot()  # fails at once where matplotlib is missing
     folder = writable_folder(out)
     return folder, rows_file(json) or folder / "rows.json"
 

@@ -103,6 +103,8 @@ def fit(
     check_count("seed", seed, least=0, below=2**32)
     chosen = compose(name, loss, tasks, options, iterations)
     key, steps = run_key(seed), math.ceil(iterations / chosen.algorithm.iterations)
+    if validation is not None and not chosen.betas:
+        raise ConfigError("validation is used by beta = auto alone; leave it out")
     if chosen.betas:
         held = hold_out(name, chosen, tasks, validation, steps) if state is None else CONTINUES
         if isinstance(held, str):

@@ -34,8 +34,11 @@ class Budget(ImageExperiment):
     eta, beside the best fixed beta and beta = 1 there."""
     iterations: int | None = None
     """Training steps at K = 1, instead of the family's own; K times fewer at a larger K."""
-    rows: Path | None = None
-    """Rows made earlier: a family and K that is in them is not trained again."""
+    picture: bool = True
+    """Whether to draw the picture; else matplotlib is not needed."""
+    rows: list[Path] | None = None
+    """Files of rows made earlier, of several processes too: a family and K that is in them with
+    the same number of iterations is not trained again."""
 
     def run(self) -> None:
         """Train and test each family and K; rows are on disk after each of them."""
@@ -51,26 +54,27 @@ class Budget(ImageExperiment):
             seeds=self.seeds or plan.seeds,
         )  # fmt: skip
         plan = replace(plan, share=1.0 if self.iterations else plan.share)
-        earlier = [] if self.rows is None else read_json(self.rows)
-        if not isinstance(earlier, list) or any("setting" not in row for row in earlier):
-            raise ConfigError(f"rows must be a file of moml reproduce budget; got {self.rows}")
+        earlier = [row for file in self.rows or () for row in read_json(file)]
+        if any(row.get("table") != "budget" for row in earlier):
+            raise ConfigError(f"rows must be files of moml reproduce budget; got {self.rows}")
         measure = study.regret if self.auto else study.measured
         protocol = study.ONE_ETA if self.auto else "strict"
-        rows = self.start("reproduce-regret" if self.auto else "reproduce-budget")
+        drawn = self.picture and not self.auto
+        rows = self.start("reproduce-regret" if self.auto else "reproduce-budget", pictures=drawn)
         for name in plan.families:
-            kept = {k: [row for row in earlier if _is(row, name, protocol, k)] for k in plan.ks}
-            if not all(kept.values()):
-                family = FAMILIES[name](self.data_dir)
-                family = family._replace(budget=self.iterations or family.budget)
+            family = FAMILIES[name](self.data_dir)
+            family = family._replace(budget=self.iterations or family.budget)
             for k in plan.ks:
-                rows.add(kept[k] or measure(family, plan, k, progress=True))
+                about = name, protocol, k, study.iterations_of(family, plan, k)
+                kept = [row for row in earlier if _about(row) == about]
+                rows.add(kept or measure(family, plan, k, progress=True))
         if self.auto:
             verdict.print_regrets(rows.all)
-            rows.finish()
         else:
             verdict.print_budget(rows.all)
-            rows.finish(verdict.budget_figure(rows.all, rows.folder / "budget"))
+        rows.finish(*[verdict.budget_figure(rows.all, rows.folder / "budget")] if drawn else [])
 
 
-def _is(row: "Record", name: str, protocol: str, k: int) -> bool:
-    return (row["dataset"], row["protocol"], row["setting"]["k"]) == (name, protocol, k)
+def _about(row: "Record") -> tuple[str, str, int, int]:
+    """Family, protocol, K and iterations of a row."""
+    return row["dataset"], row["protocol"], row["setting"]["k"], row["iterations"]

@@ -44,9 +44,9 @@ class Experiment(Command):
     json: Path | None = None
     """File for the rows; by default rows.json in the folder."""
 
-    def start(self, default: str) -> "Rows":
+    def start(self, default: str, *, pictures: bool = True) -> "Rows":
         """An empty list of rows, in the folder of this command."""
-        return Rows(*places(self.out or Path(default), self.json))
+        return Rows(*places(self.out or Path(default), self.json, pictures=pictures))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,16 +68,22 @@ def _closer(mean: Meta, meta: Meta, rate: Scalar) -> Meta:
     )
 
 
-@jax.jit
+def _on_host(leaf: Array | np.ndarray) -> bool:
+    """Whether NumPy can index it where it is; a program for each shape would be compiled else."""
+    typed = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.default_backend() == "cpu" and not typed
+
+
 def take(tree: PyTree, which: PyTree) -> PyTree:
     """Some members of a tree with leaves [members, ...], or one."""
-    return jax.tree.map(lambda leaf: leaf[which], tree)
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf)[which] if _on_host(leaf) else leaf[which], tree
+    )
 
 
-@jax.jit
 def stack(*trees: PyTree) -> PyTree:
     """Members side by side, leaves [members, ...]."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return jax.tree.map(lambda *leaves: (np if _on_host(leaves[0]) else jnp).stack(leaves), *trees)
 
 
 class Population:
@@ -148,41 +154,51 @@ class Population:
     def advance(self, betas: Sequence[float]) -> Advance:
         """Stretches of `Members` with these values of beta."""
         hyper = self.hyper(betas)
+        apart = [take(hyper, i) for i in range(len(betas))]
 
         def in_turn(carry: Members, begin: int, size: int) -> tuple[Members, Info]:
-            done = []
-            for i in range(len(betas)):
-                done.append(self._some(take(carry.state, i), take(hyper, i), begin, size))
-            states, infos = zip(*done, strict=True)
+            each = [take(carry.state, i) for i in range(len(betas))]
+            states, infos = zip(*self._some(each, apart, begin, size), strict=True)
             joined = jax.tree.map(lambda *rows: np.stack(rows), *infos)
             return carry._replace(state=stack(*states)), joined
 
         def at_once(carry: Members, begin: int, size: int) -> tuple[Members, Info]:
-            state, info = self._some(carry.state, hyper, begin, size)
+            ((state, info),) = self._some([carry.state], [hyper], begin, size)
             return carry._replace(state=state), info
 
         return in_turn if self._turns else at_once
 
-    def _some(self, state: Averaged, hyper: Hyper, begin: int, size: int) -> tuple[Averaged, Info]:
-        """`size` steps of one member, or of all; the mean moves at fixed steps."""
-        (method, mean), end, infos = state, begin + size, []
+    def _some(
+        self, states: Sequence[Averaged], hypers: Sequence[Hyper], begin: int, size: int
+    ) -> list[tuple[Averaged, Info]]:
+        """`size` steps of each state on the same draws; the mean moves at fixed steps."""
+        states, end = list(states), begin + size
+        infos: list[list[Info]] = [[] for _ in states]
         if self._program is None:
-            self._program = self._compiled(method, hyper)
+            self._program = self._compiled(states[0].method, hypers[0])
+        draws, steps = self._program
         while begin < end:
             part = min(end, begin - begin % self.length + self.length) - begin
-            given = method, self._tasks, self._key, begin, hyper, part, self.length
-            method, info = self._program(*given)
+            visits = simulate.read(draws(self._tasks, self._key, begin, self.length), self._tasks)
+            for i, ((method, mean), hyper) in enumerate(zip(states, hypers, strict=True)):
+                method, info = steps(method, self._tasks, visits, begin, hyper, part)
+                infos[i].append(jax.tree.map(lambda x, n=part: np.asarray(x)[:n].T, info))
+                if (begin + part) % self.length == 0:
+                    rate = max(self.length / (begin + part), 1 / SPAN)
+                    mean = _closer(mean, method.meta, rate)
+                states[i] = Averaged(method, mean)
             begin += part
-            infos.append(jax.tree.map(lambda x, n=part: np.asarray(x)[:n].T, info))
-            if begin % self.length == 0:
-                mean = _closer(mean, method.meta, max(self.length / begin, 1 / SPAN))
-        joined = jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *infos)
-        return Averaged(method, mean), joined
+        join = lambda *parts: np.concatenate(parts, axis=-1)
+        return [
+            (state, jax.tree.map(join, *rows)) for state, rows in zip(states, infos, strict=True)
+        ]
 
     def _compiled(self, state: State, hyper: Hyper) -> simulate.Program:
-        side = not self._turns
-        algorithm = self.method.algorithm
-        program = simulate.program(algorithm, self._schedule, members=side, shared=side)
+        of, schedule = self.method.algorithm, self._schedule
+        if self._turns:
+            program = simulate.program(of, schedule)  # called as `fit` does: the same one
+        else:
+            program = simulate.program(of, schedule, members=True, shared=True)
         compile_all(*program.lower(state, self._tasks, self._key, hyper, self.length))
         return program
 
