@@ -111,6 +111,16 @@ def test_strict_chooses_on_one_half_and_scores_the_other():
     assert members.tolist() == [0, 1] and points.tolist() == [0, 0]
 
 
+def test_every_setting_is_listed_at_its_best_round():
+    settings = [{"eta": eta, "seed": seed} for eta in (0.1, 0.2) for seed in range(2)]
+    lost = np.array([False, False, False, True])
+    chosen_by = np.array([[1.0, 3.0, 9.0, 9.0], [4.0, 2.0, 9.0, 9.0]])
+    test = np.array([[7.0, 7.0, 9.0, 9.0], [5.0, 6.0, 9.0, 9.0]])
+    first, second = cells.tried(settings, lost, chosen_by, test, [10, 20])
+    assert first == {"eta": 0.1, "chosen_by": 3.0, "test": 5.5, "round": 20}
+    assert second["chosen_by"] is None and second["test"] is None
+
+
 def test_a_command_leaves_rows_and_goes_on_where_it_stopped(small, monkeypatch, tmp_path, capsys):
     out = tmp_path / "out"
     command = ["--dataset", "mnist", "--split", "dir", "--out", str(out)]
@@ -136,6 +146,7 @@ def test_a_command_leaves_rows_and_goes_on_where_it_stopped(small, monkeypatch, 
     more = json.loads((out / "rows.json").read_text())
     assert more[: len(rows)] == rows and len(more) > len(rows)
     assert run_cli(monkeypatch, *command, "--protocol", "strict", "--methods", "ditto") == 0
+    assert "Settings tried" in capsys.readouterr().out
     last = json.loads((out / "rows.json").read_text())[-1]
     assert last["protocol"] == "strict" and last["setting"]["prox"] in (0.001, 0.01, 0.1)
 

@@ -52,6 +52,7 @@ class Leaderboard(ImageExperiment):
         else:
             rows = [row for other in self.rows for row in _earlier(other)]
         table.print_leaderboard(rows)
+        table.print_tried(rows)
         for picture in table.pictures(rows, folder):
             say(f"picture: {picture}")
         say(f"rows:    {file}" if self.rows is None else f"rows:    {len(rows)} read")

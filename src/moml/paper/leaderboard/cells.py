@@ -104,6 +104,9 @@ def run_cell(
                        int(member[0]), time.monotonic() - began)  # fmt: skip
         curve = overall(test, sizes)[:, member]  # [points, seeds]
         mine[0]["curve"] = {"rounds": at, "accuracy": np.round(curve, 3).tolist()}
+        if cell.settings > 1:
+            both = overall(chosen_by, sizes), overall(test, sizes)
+            mine[0]["tried"] = tried(run.settings, run.lost, *both, at)
         rows += mine
     return Outcome(rows)
 
@@ -134,6 +137,27 @@ def pick(
     best = means_to_choose_by(by_seed.max(axis=0, keepdims=True), lost)[0]
     setting = best.argmax()
     return int(setting) * seeds + np.arange(seeds), by_seed[:, setting].argmax(axis=0)
+
+
+def tried(
+    settings: list[Record], lost: np.ndarray, chosen_by: np.ndarray, test: np.ndarray, at: list[int]
+) -> list[Record]:
+    """Every setting at its best round: the accuracy that chooses, and that on the test images.
+
+    Accuracies come as [points, members], the seeds of a setting side by side. A setting that lost
+    a seed has none.
+    """
+    rows = []
+    seeds = 1 + max(int(setting["seed"]) for setting in settings)
+    for first in range(0, len(settings), seeds):
+        mine = slice(first, first + seeds)
+        numbers = {k: v for k, v in settings[first].items() if k != "seed"}
+        means = chosen_by[:, mine].mean(axis=1)
+        point = int(means.argmax())
+        scores = {"chosen_by": means[point], "test": test[point, mine].mean()}
+        kept = {k: None if lost[mine].any() else round(float(v), 3) for k, v in scores.items()}
+        rows.append(numbers | kept | {"round": at[point]})
+    return rows
 
 
 def rows_of(

@@ -39,6 +39,7 @@ ROWS = {
     "ditto": Row("ditto", numbers={"prox": 0.01}, follows=ALPHA, constant=("prox", 0.1),
                  printed=(99.44, 67.23, 97.47, 52.87)),
     "apfl": Row("apfl", printed=(99.41, 64.26, 97.25, 46.74)),
+    "apfl-alone": Row("apfl", {"mix": 1.0}),  # begins with clients' own models, as PFLlib's code
     "fedala": Row("fedala", printed=(99.57, 67.83, 97.66, 55.92)),
     "fedper": Row("fedper", printed=(99.47, 63.53, 97.44, 49.63)),
     "fedrep": Row("fedrep", printed=(99.56, 67.56, 97.56, 52.39)),

@@ -12,6 +12,7 @@ from moml.paper.leaderboard.pictures import accuracy_figure, curves_figure, rank
 from moml.report.terminal import mean_std, number, print_table
 from moml.types import Record
 
+LOOK = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
 OWN = {"kept": 0, "tuned": 1, "global": 2}
 NAMES = {"kept": "kept", "tuned": "fine-tuned", "global": "global"}
 SERVED = ("fedavg", "fedprox", "fedbabu", "per-fedavg", "pfedme", "localmoml",
@@ -84,11 +85,30 @@ def print_leaderboard(rows: Sequence[Record]) -> None:
     """A table for each protocol, data set and split."""
     columns = ("method", "model", "ours", "seeds", "printed", "worst tenth", "better alone", "eta",
                "at round", "of")  # fmt: skip
-    look = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
     for place, first in tables_in(rows).items():
         lines = [_line(row, first, rows) for row in first]
         title = f"Leaderboard, {place.title}; accuracy in percent"
-        print_table(title, columns, lines, no_wrap=columns, **look)
+        print_table(title, columns, lines, no_wrap=columns, **LOOK)
+
+
+def print_tried(rows: Sequence[Record]) -> None:
+    """Every setting of the rows that stand for their methods, at its best round."""
+    columns = ("method", "model", "setting", "chosen by", "scored", "at round")
+    for place, mine in tables_in(rows).items():
+        lines = [
+            [name, NAMES[row["setting"]["model"]], _setting(one), number(one["chosen_by"], ".2f"),
+             number(one["test"], ".2f"), str(one["round"])]
+            for name, row in ranked(mine).items()
+            for one in row.get("tried", [])
+        ]  # fmt: skip
+        if lines:
+            title = f"Settings tried, {place.title}; accuracy in percent, each at its best round"
+            print_table(title, columns, lines, no_wrap=columns, **LOOK)
+
+
+def _setting(tried: Record) -> str:
+    other = ("round", "chosen_by", "test")
+    return " ".join(f"{name}={value:g}" for name, value in tried.items() if name not in other)
 
 
 def ranked(rows: Sequence[Record]) -> dict[str, Record]:
