@@ -5,16 +5,25 @@ from pathlib import Path
 
 import numpy as np
 
-from moml.report.figures import PALETTE, legend_below, panels, save
+from moml.report.figures import PALETTE, Axes, Figure, legend_below, panels, save
 from moml.types import Record
 
 Ranked = Mapping[str, Record]  # by method
 
 
+def _in_pairs(count: int, wide: float, high: float) -> tuple[Figure, list[Axes]]:
+    """`count` panels of this size, two in a line."""
+    columns, lines = min(2, count), -(-count // 2)
+    figure, grid = panels(lines, columns, (wide * columns + 0.6, high * lines))
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
+    return figure, [*grid.flat[:count]]
+
+
 def accuracy_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
     """Accuracy of every method, a panel a table, in descending order; printed figures as marks."""
-    figure, grid = panels(1, len(tables), (4.8 * len(tables) + 0.6, 5.2))
-    for axes, (title, rows) in zip(grid[0], tables.items(), strict=True):
+    figure, places = _in_pairs(len(tables), 5.2, 4.6)
+    for axes, (title, rows) in zip(places, tables.items(), strict=True):
         order = sorted(rows, key=lambda name: rows[name]["mean"])
         means = [rows[name]["mean"] for name in order]
         axes.barh(range(len(order)), means, color=PALETTE[0], height=0.6)
@@ -27,15 +36,15 @@ def accuracy_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
             axes.plot(*zip(*known, strict=True), "D", color=PALETTE[1], label="printed")
         axes.set_yticks(range(len(order)), order, fontsize=8)
         axes.set(xlabel="accuracy, %", title=title)
-    legend_below(figure, grid.flat)
+    legend_below(figure, places)
     return save(figure, path)
 
 
 def curves_figure(tables: Mapping[str, Ranked], path: Path) -> Path:
     """Test accuracy over rounds, a line a method, its name beside it; a panel a table."""
-    figure, grid = panels(1, len(tables), (5.6 * len(tables) + 0.6, 5.6))
+    figure, places = _in_pairs(len(tables), 5.8, 5.0)
     names = list(dict.fromkeys(name for rows in tables.values() for name in rows))
-    for axes, (title, rows) in zip(grid[0], tables.items(), strict=True):
+    for axes, (title, rows) in zip(places, tables.items(), strict=True):
         ends = []
         for name, row in rows.items():
             i = names.index(name)
