@@ -142,7 +142,7 @@ def test_without_the_plugin_one_line_says_what_to_repeat(method, folder, moml_):
             f"repeat with: moml {quoted} --plugin {module}\n"
         )
         assert module not in sys.modules
-    with pytest.raises(moml.ConfigError, match=rf"plugins=\['{module}'\]"):
+    with pytest.raises(moml.errors.ConfigError, match=rf"plugins=\['{module}'\]"):
         moml.load("a run")
     assert moml.load("a run", plugins=[module]).method.name == method
 
@@ -205,7 +205,7 @@ def test_a_node_imports_what_it_is_told_by_its_own_machine_alone(folder):
     run_config = settings(config, folder / "out", plugin="my_scaffold")
     unload("my-scaffold")
     node = {"partition-id": 0, "num-partitions": 1}
-    with pytest.raises(moml.ConfigError, match="config needs the plugin my_scaffold"):
+    with pytest.raises(moml.errors.ConfigError, match="config needs the plugin my_scaffold"):
         told(Context(1, 1, node, RecordDict(), run_config))
     assert "my_scaffold" not in sys.modules
     own = Context(1, 1, node | {"plugin": "my_scaffold"}, RecordDict(), run_config)
