@@ -125,8 +125,3 @@ def state_of(loss: Loss, params: Params) -> PyTree[bool]:
     if isinstance(loss, WrappedLoss) and loss.marks is not None:
         return loss.marks(params)
     return jax.tree.map(lambda _: False, params)
-
-
-def refreshed(loss: Loss, params: Params, batch: Samples) -> Params:
-    """The params with new state; of a plain loss the same params."""
-    return loss.refresh(params, batch) if isinstance(loss, WrappedLoss) else params
