@@ -11,7 +11,7 @@ demo: .venv/.demo
 	$(BIN)/moml demo --out $(DEMO)
 
 test: .venv/.test
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 	$(BIN)/python -m pytest -q -n 2 -p no:jaxtyping -o addopts= -W default --doctest-modules src/moml
 
 test-slow: .venv/.test
@@ -46,8 +46,8 @@ bench-tables: .venv/.bench-tables
 	$(BIN)/python benchmarks/tables/bench.py --out docs/results/tables.txt
 
 docs: .venv/.docs
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
-	$(BIN)/python -m sphinx -W -q -b doctest docs docs/_build/doctest
+	$(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/read -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W -q -d docs/_build/read -b doctest docs docs/_build/doctest
 
 notebooks: .venv/.notebooks
 	$(BIN)/python docs/notebooks/run.py
@@ -71,6 +71,9 @@ clean:
 
 .venv/.docs: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable ".[docs]" && touch $@
+
+.venv/.ci: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable ".[test,docs]" && touch .venv/.test .venv/.docs $@
 
 .venv/.notebooks: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) --editable ".[docs,flower]" && touch $@

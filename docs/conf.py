@@ -8,11 +8,12 @@ import moml
 
 # The pages' examples compile more than they compute: with little optimisation they take a third of
 # the time. Those of docstrings are run as users run them.
+FLAGS = ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 os.environ["XLA_FLAGS"] = " ".join(
     [
         os.environ.get("XLA_FLAGS", ""),
         "--xla_backend_optimization_level=0",  # and where XLA knows it, as in 0.10:
-        *["--xla_cpu_use_fusion_emitters=false"] * version_of("jaxlib").startswith("0.10."),
+        *(FLAGS if version_of("jaxlib").startswith("0.10.") else []),
     ]
 )
 

@@ -14,8 +14,9 @@ from pathlib import Path
 os.environ["XLA_FLAGS"] = " ".join(
     [
         os.environ.get("XLA_FLAGS", ""),
-        "--xla_backend_optimization_level=0",  # and where XLA knows it, as in 0.10:
+        "--xla_backend_optimization_level=0",  # and where XLA knows them, as in 0.10:
         *["--xla_cpu_use_fusion_emitters=false"] * version("jaxlib").startswith("0.10."),
+        *["--xla_cpu_parallel_codegen_split_count=1"] * version("jaxlib").startswith("0.10."),
     ]
 )
 
@@ -23,6 +24,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have that of the process 
     _compiled = tempfile.TemporaryDirectory(prefix="moml-compiled-", ignore_cleanup_errors=True)
     os.environ["MOML_CACHE"] = _compiled.name
 os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would be used instead
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # commands would compile their modules each time
 
 import jax
 import optax

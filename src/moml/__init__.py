@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from moml import methods, parts, problems
     from moml.algorithms.single.matching import match_beta
-    from moml.config.plugins import register_method, register_model, register_problem
-    from moml.errors import CheckpointError, ConfigError, DataError, Diverged, MomlError
+    from moml.errors import MomlError
     from moml.models import (
-        Aux,
         accuracy,
         cnn,
-        conv4,
         cross_entropy,
         from_equinox,
         from_linen,
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
         masked_mean,
         mlp,
         mse,
-        resnet18,
-        wrap_loss,
     )
     from moml.tabular.run import load
     from moml.tabular.train import train_table
@@ -40,7 +35,6 @@ if TYPE_CHECKING:
         from_files,
         from_lists,
         from_rows,
-        keyed,
         sine,
         synthetic,
         unseen_sine,
@@ -51,25 +45,21 @@ if TYPE_CHECKING:
     from moml.types import Batch, Hyper, Tasks
 
 __all__ = [
-    "Aux", "Batch", "CheckpointError", "ConfigError", "DataError", "Diverged", "Hyper",
-    "Learner", "MomlError", "Tasks", "accuracy", "cnn", "conv4", "cross_entropy", "episodes",
-    "evaluate", "fit", "from_arrays", "from_equinox", "from_files", "from_linen", "from_lists",
-    "from_nnx", "from_rows", "from_torch_state", "keyed", "load", "masked_mean", "match_beta",
-    "methods", "mlp", "mse", "parts", "problems", "register_method", "register_model",
-    "register_problem", "resnet18", "sine", "sweep", "synthetic", "train_table", "unseen_sine",
-    "wrap_loss",
+    "Batch", "Hyper", "Learner", "MomlError", "Tasks", "accuracy", "cnn", "cross_entropy",
+    "episodes", "evaluate", "fit", "from_arrays", "from_equinox", "from_files", "from_linen",
+    "from_lists", "from_nnx", "from_rows", "from_torch_state", "load", "masked_mean", "match_beta",
+    "methods", "mlp", "mse", "parts", "problems", "sine", "sweep", "synthetic", "train_table",
+    "unseen_sine",
 ]  # fmt: skip
 __version__ = "0.2.0"
 _MODULES = {  # imported at first use: `moml --help` needs no JAX
     "algorithms.single.matching": "match_beta",
-    "config.plugins": "register_method register_model register_problem",
-    "errors": "CheckpointError ConfigError DataError Diverged MomlError",
-    "models": "Aux accuracy cnn conv4 cross_entropy from_equinox from_linen from_nnx "
-    "from_torch_state masked_mean mlp mse resnet18 wrap_loss",
+    "errors": "MomlError",
+    "models": "accuracy cnn cross_entropy from_equinox from_linen from_nnx from_torch_state "
+    "masked_mean mlp mse",
     "tabular.run": "load",
     "tabular.train": "train_table",
-    "tasks": "episodes from_arrays from_files from_lists from_rows keyed sine synthetic "
-    "unseen_sine",
+    "tasks": "episodes from_arrays from_files from_lists from_rows sine synthetic unseen_sine",
     "training.evaluate": "evaluate",
     "training.fit": "Learner fit",
     "training.sweep": "sweep",

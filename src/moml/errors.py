@@ -5,7 +5,20 @@ from typing import Any
 
 
 class MomlError(ValueError):
-    """Base of all errors that a user can correct; exit code 2 on the command line."""
+    """Base of all errors that a user can correct; exit code 2 on the command line.
+
+    Parameters
+    ----------
+    message
+        One line: what must hold, then what was given.
+
+    >>> import moml
+    >>> try:
+    ...     moml.load("nowhere")
+    ... except moml.MomlError as error:
+    ...     print(type(error).__name__, "is a ValueError:", isinstance(error, ValueError))
+    ConfigError is a ValueError: True
+    """
 
     exit_code = 2
 

@@ -3,7 +3,7 @@
     chosen = moml.methods.moml_v1(loss, n=25, k=1, beta=0.3)
     learner = moml.fit(chosen, loss, params, tasks)
 
-`METHODS` maps the names of the command line to these functions; `moml.register_method` adds
+`METHODS` maps the names of the command line to these functions; `moml.plugins.register_method` adds
 your own.
 """
 

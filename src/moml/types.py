@@ -28,9 +28,20 @@ Scalar = Float[Array, ""] | float
 
 
 class Batch(NamedTuple):
-    """Samples of one task: leading axis the samples; `mask` marks the real ones among padding.
+    """Samples of one task; the leading axis of every leaf is the samples.
 
-    `bits` are 32 random bits of each sample, where a loss takes a key: see `moml.keyed`.
+    Parameters
+    ----------
+    x, y
+        Inputs and targets: arrays, or pytrees of them.
+    mask
+        Which samples are real among padding. None: all of them.
+    bits
+        32 random bits of each sample, where a loss takes a key: see `moml.tasks.keyed`.
+
+    >>> batch = Batch(np.zeros((10, 1)), np.ones((10, 1)))
+    >>> batch.x.shape, batch.mask
+    ((10, 1), None)
     """
 
     x: PyTree
@@ -72,7 +83,7 @@ class TaskBatch(NamedTuple):
 
 
 class SampleSpec(NamedTuple):
-    """How much a method wants to draw: a sampler turns a tree of Needs into a tree of Visits.
+    """How much a method wants to draw: a sampler turns a tree of them into a tree of TaskBatch.
 
     `tasks` tasks with the given numbers of samples each; `visits` H gives every task H fresh sets
     of samples (LocalMOML), `times` q gives q independent task batches (Spider). `epochs` E gives
@@ -261,6 +272,13 @@ class Tasks:
     read
         Function of numpy's ids and draws that reads samples outside of a program; `fetch_from` then
         takes these in place of the draws. None: samples are fetched inside.
+
+    >>> import moml
+    >>> tasks = moml.from_arrays(np.zeros((4, 10, 1)), np.ones((4, 10, 1)))
+    >>> ids = jax.numpy.arange(2)
+    >>> drawn = tasks.draw(jax.random.key(0), ids, 3)  # which rows
+    >>> tasks.fetch(ids, drawn).x.shape
+    (2, 3, 1)
     """
 
     n: int | None

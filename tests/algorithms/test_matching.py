@@ -36,7 +36,7 @@ def test_more_steps_lower_beta_and_rare_visits_raise_it():
 @pytest.mark.parametrize("name, bad", [("k", 0), ("shots", 0), ("steps", 0), ("visits", 0),
                                        ("visits", float("nan"))])  # fmt: skip
 def test_what_cannot_be_is_named(name, bad):
-    with pytest.raises(moml.ConfigError, match=name):
+    with pytest.raises(moml.errors.ConfigError, match=name):
         match_beta(**({"k": 1, "shots": 10} | {name: bad}))
 
 

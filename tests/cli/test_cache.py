@@ -15,7 +15,8 @@ from moml.runtime import compile_cache
 from moml.runtime.compile_cache import SEAL, Entries, shared
 
 MOML = [sys.executable, "-c", "from moml.cli import main; main()"]
-SINE = ["train", "sine", "--problem.hidden", "4", "--iterations", "20", "--log-every", "10"]
+SINE = ["train", "sine", "--method", "fo-maml", "--problem.hidden", "4", "--iterations", "20"]
+SINE += ["--log-every", "10"]
 AMOUNT = 123456.789
 
 

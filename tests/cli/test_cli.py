@@ -120,7 +120,7 @@ def test_a_misspelt_command_is_code_2(arguments, capsys, monkeypatch):
 
 def test_divergence_has_a_code_of_its_own(capsys, monkeypatch):
     def diverge(command):
-        raise moml.Diverged("maml (seed 0) diverged at step 3 of 9")
+        raise moml.errors.Diverged("maml (seed 0) diverged at step 3 of 9")
 
     monkeypatch.setattr("moml.cli.demo.demo", diverge)
     monkeypatch.setattr(sys, "argv", ["moml", "demo"])

@@ -56,7 +56,7 @@ def test_the_table_of_commands_says_what_the_commands_say():
 
 
 def test_public_names_are_imported_at_first_use():
-    assert loaded("import moml; dir(moml), moml.ConfigError")[0] == []
+    assert loaded("import moml; dir(moml), moml.errors.ConfigError")[0] == []
     found, _ = loaded("import moml; [getattr(moml, name) for name in moml.__all__]")
     assert found == ["jax", "optax"]
     assert set(moml.__all__) <= set(dir(moml))

@@ -21,9 +21,13 @@ from moml.runs.job import single
 from moml.training import disk
 from tests.flower.common import nodes, saved, serve, settings
 from tests.flower.grid import InProcess
-from tests.support.federated import NAMES, PROBLEM, ROUNDS, config_of, trained
+from tests.support import federated
+from tests.support.federated import NAMES, PROBLEM, config_of, trained
+from tests.support.often import ROUNDS, often
 
 ROOT = Path(__file__).parents[2]
+OFTEN = {"localmoml, carried and private", "fedavg, epochs", "local"} | ROUNDS
+OFTEN -= {"localmoml", "fedavg", "pfedme"}
 leaves = lambda tree: [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
@@ -34,14 +38,17 @@ def close(mine, theirs):
 
 
 @pytest.fixture(scope="module")
-def on_mesh(tmp_path_factory):
-    """A folder with the last state of every method on four devices."""
+def on_mesh(tmp_path_factory, request):
+    """A folder with the last state of every method that is tested, on four devices."""
     folder = tmp_path_factory.mktemp("mesh")
+    mine = [item for item in request.session.items if item.path == request.path]
+    names = [item.callspec.params["name"] for item in mine]
     paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
     subprocess.run(
-        [sys.executable, "-m", "tests.support.federated", str(folder)], check=True, cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XLA_FLAGS": flags}, timeout=600,
+        [sys.executable, "-m", "tests.support.federated", str(folder), *names], check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "XLA_FLAGS": flags}, cwd=ROOT,
+        timeout=600,
     )  # fmt: skip
     return folder
 
@@ -76,11 +83,11 @@ def under_flower(config, folder):
     return state, rows, kept
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", often(NAMES, OFTEN))
 def test_a_method_ends_alike_wherever_it_runs(name, on_mesh, tmp_path):
     config = config_of(name)
     job = single(config)
-    assert job.plan.steps == ROUNDS
+    assert job.plan.steps == federated.ROUNDS
     state, losses = trained(job)
     assert np.isfinite(losses).all()
 
@@ -92,7 +99,7 @@ def test_a_method_ends_alike_wherever_it_runs(name, on_mesh, tmp_path):
     close(flower.meta, state.meta)
     close(flower.server, state.server)
     answered = np.array([row["answered"] for row in rows])
-    assert 0 < answered.sum() < 4 * ROUNDS
+    assert 0 < answered.sum() < 4 * federated.ROUNDS
     close(np.array([row["loss"] for row in rows])[answered > 0], losses[answered > 0])
     if not jax.tree.leaves(state.memory):
         return

@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_told(tmp_path, monkeypatch):
         moml.from_torch_state({**state, "extra": np.zeros(1)}, params)
     with pytest.raises(ConfigError, match=r"names must be 4, such as .*; got 1"):
         moml.from_torch_state(state, params, names=["conv1"])
-    with pytest.raises(ConfigError, match=r"of moml.mlp, moml.cnn or moml.resnet18; got Conv4"):
+    with pytest.raises(ConfigError, match=r"of mlp, cnn or resnet18 of moml.models; got Conv4"):
         to_torch_state(conv4(1, 2).init(jax.random.key(0)))
     with pytest.raises(ConfigError, match=r"old.pt must be a .safetensors file"):
         moml.from_torch_state("old.pt", params)

@@ -9,8 +9,10 @@ import pytest
 from flax import nnx
 
 import moml
+from moml.errors import ConfigError
 from moml.models.networks import shifted
-from moml.models.wrapped import key_of, refreshed, state_of
+from moml.models.wrapped import Aux, key_of, state_of, wrap_loss
+from moml.tasks.keyed import keyed
 from moml.types import Batch
 
 F32 = np.float32
@@ -30,14 +32,14 @@ def running(params, batch):
     """A slope, and the running mean of y as state."""
     value = jnp.mean((params["w"] * batch.x - params["mean"] - batch.y) ** 2)
     mean = 0.5 * params["mean"] + 0.5 * jnp.mean(batch.y)
-    return value, moml.Aux({"root": jnp.sqrt(value)}, {"w": jnp.nan, "mean": mean})
+    return value, Aux({"root": jnp.sqrt(value)}, {"w": jnp.nan, "mean": mean})
 
 
 STATE = moml.parts.named("mean")
 
 
 def test_state_has_no_gradient_and_is_refreshed_apart():
-    loss = moml.wrap_loss(running, state=STATE)
+    loss = wrap_loss(running, state=STATE)
     params = {"w": jnp.float32(2.0), "mean": jnp.float32(3.0)}
     data = Batch(jnp.ones(4, jnp.float32), jnp.full(4, 5, jnp.float32))
     assert float(loss(params, data)) == 36.0
@@ -50,10 +52,10 @@ def test_state_has_no_gradient_and_is_refreshed_apart():
 
 
 def test_methods_that_do_not_refresh_state_are_refused():
-    loss = moml.wrap_loss(running, state=STATE)
+    loss = wrap_loss(running, state=STATE)
     params = {"w": jnp.float32(2.0), "mean": jnp.float32(3.0)}
     with pytest.raises(
-        moml.ConfigError, match=r"\(batch statistics\) needs a federated method; got maml"
+        ConfigError, match=r"\(batch statistics\) needs a federated method; got maml"
     ):
         moml.fit("maml", loss, params, TASKS, iterations=1)
 
@@ -61,22 +63,21 @@ def test_methods_that_do_not_refresh_state_are_refused():
 def test_a_plain_loss_has_no_state_to_refresh():
     plain = lambda params, batch: jnp.sum(params["w"])
     params = {"w": jnp.float32(2.0)}
-    assert refreshed(plain, params, None) is params
     assert state_of(plain, params) == {"w": False}
-    wrapped = moml.wrap_loss(plain)
+    wrapped = wrap_loss(plain)
     assert wrapped.refresh(params, None) is params
     assert wrapped.metrics(params, None) == {}
 
 
 def test_losses_of_the_same_functions_are_equal():
-    made = [moml.wrap_loss(running, state=STATE) for _ in range(2)]
+    made = [wrap_loss(running, state=STATE) for _ in range(2)]
     assert made[0] == made[1]
     assert hash(made[0]) == hash(made[1])
-    assert made[0] != moml.wrap_loss(running)
+    assert made[0] != wrap_loss(running)
 
 
 def test_value_and_state_share_one_forward_pass():
-    net = moml.resnet18(1, 2, norm="batch", width=2)
+    net = moml.models.resnet18(1, 2, norm="batch", width=2)
     loss, params = moml.cross_entropy(net.training), net.init(jax.random.key(0))
     data = Batch(jnp.zeros((2, 8, 8, 1)), jnp.zeros(2, jnp.int32))
     alone = jax.jit(loss).lower(params, data).compile()
@@ -86,7 +87,7 @@ def test_value_and_state_share_one_forward_pass():
 
 
 def test_bits_travel_with_the_samples_and_change_nothing_else():
-    tasks = moml.keyed(TASKS)
+    tasks = keyed(TASKS)
     ids, key = jnp.array([1, 4], jnp.int32), jax.random.key(3)
     with_bits = tasks.fetch(ids, tasks.draw(key, ids, 7))
     plain = TASKS.fetch(ids, TASKS.draw(key, ids, 7))
@@ -96,13 +97,13 @@ def test_bits_travel_with_the_samples_and_change_nothing_else():
     np.testing.assert_array_equal(with_bits.y, plain.y)
     assert tasks.full(ids).bits is None
     np.testing.assert_array_equal(tasks.sizes(ids), [30, 30])
-    again = moml.keyed(TASKS)
+    again = keyed(TASKS)
     assert (again.draw_from, again.fetch_from) == (tasks.draw_from, tasks.fetch_from)
 
 
 def test_episodes_have_bits_of_each_image():
     images = np.zeros((6, 5, 4, 4, 1), np.uint8)
-    tasks, ids = moml.keyed(moml.episodes(images, ways=3)), jnp.array([7], jnp.int32)
+    tasks, ids = keyed(moml.episodes(images, ways=3)), jnp.array([7], jnp.int32)
     got = tasks.fetch(ids, tasks.draw(jax.random.key(0), ids, 2))
     assert got.bits.shape == got.y.shape == (1, 6)
 
@@ -113,7 +114,7 @@ def noisy(params, batch, key):
 
 
 def test_a_key_comes_with_the_batch_and_is_none_without_bits():
-    loss, w = moml.wrap_loss(noisy, key=True), jnp.zeros((4, 1), jnp.float32)
+    loss, w = wrap_loss(noisy, key=True), jnp.zeros((4, 1), jnp.float32)
     one, same, other = (float(loss(w, batch(bits=bits))) for bits in (1, 1, 2))
     assert one == same != other
     assert key_of(batch()) is None
@@ -121,15 +122,15 @@ def test_a_key_comes_with_the_batch_and_is_none_without_bits():
 
 
 def test_training_with_a_key_needs_keyed_tasks_and_scores_do_not():
-    loss, w = moml.wrap_loss(noisy, key=True), jnp.zeros((4, 1), jnp.float32)
-    with pytest.raises(moml.ConfigError, match=r"keyed tasks: moml.keyed\(tasks\)"):
+    loss, w = wrap_loss(noisy, key=True), jnp.zeros((4, 1), jnp.float32)
+    with pytest.raises(ConfigError, match=r"keyed tasks: moml.tasks.keyed\(tasks\)"):
         moml.fit("maml", loss, w, TASKS, iterations=1)
-    with pytest.raises(moml.ConfigError, match=r"keyed tasks: moml.keyed\(tasks\)"):
+    with pytest.raises(ConfigError, match=r"keyed tasks: moml.tasks.keyed\(tasks\)"):
         moml.sweep("maml", loss, lambda key: w, TASKS, seeds=1, iterations=1)
-    learner = moml.fit("maml", loss, w, moml.keyed(TASKS), iterations=5, k=5)
+    learner = moml.fit("maml", loss, w, keyed(TASKS), iterations=5, k=5)
     quiet = moml.fit("maml", lambda w, b: noisy(w, b, None), w, TASKS, iterations=5, k=5)
     assert not np.allclose(learner.meta, quiet.meta)
-    scores = [moml.evaluate(learner, loss, t, shots=5) for t in (TASKS, moml.keyed(TASKS))]
+    scores = [moml.evaluate(learner, loss, t, shots=5) for t in (TASKS, keyed(TASKS))]
     np.testing.assert_array_equal(*scores)
 
 
@@ -231,7 +232,7 @@ def test_modules_statistics_move_towards_those_of_the_batches(net):
 def test_modules_train_by_fit(net):
     loss, params = moml.mse(net.training), net.init(jax.random.key(0))
     learner = moml.fit(
-        "fedavg", loss, params, moml.keyed(TASKS), k=10, iterations=150, local_steps=2, eta=0.05
+        "fedavg", loss, params, keyed(TASKS), k=10, iterations=150, local_steps=2, eta=0.05
     )
     assert learner.history[-20:].mean() < 0.9 * learner.history[:5].mean()
     scores = moml.evaluate(learner, moml.mse(net.predict), TASKS, shots=5)
@@ -255,9 +256,9 @@ def test_state_neither_adapts_nor_is_remembered():
     def function(params, batch):
         mean = jnp.mean(batch.x)
         value = jnp.mean((params["w"] * (batch.x - params["mean"]) - batch.y) ** 2)
-        return value, moml.Aux(state={"w": params["w"], "mean": 0.9 * params["mean"] + 0.1 * mean})
+        return value, Aux(state={"w": params["w"], "mean": 0.9 * params["mean"] + 0.1 * mean})
 
-    loss = moml.wrap_loss(function, state=moml.parts.named("mean"))
+    loss = wrap_loss(function, state=moml.parts.named("mean"))
     x = np.random.default_rng(0).normal(1.0, 0.1, (4, 6, 1))
     tasks, w = moml.from_arrays(x, 2 * x), {"w": jnp.ones(()), "mean": jnp.zeros(())}
     options = {"iterations": 6, "local_steps": 3, "tasks_per_step": 4, "k": 2, "carried": True}
@@ -272,7 +273,7 @@ def test_state_neither_adapts_nor_is_remembered():
 
 
 def test_a_module_in_place_of_a_function_is_refused():
-    with pytest.raises(moml.ConfigError, match="lambda key: module; got a module"):
+    with pytest.raises(ConfigError, match="lambda key: module; got a module"):
         moml.from_equinox(eqx.nn.Linear(4, 1, key=jax.random.key(0)))
 
 

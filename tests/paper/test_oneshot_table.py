@@ -260,7 +260,7 @@ def test_a_search_takes_the_best(tmp_path, monkeypatch):
     write_settings(content, path)
     assert read_settings(path, oneshot_search.KEYS) == content
     path.write_text("[]")
-    with pytest.raises(moml.DataError, match=r"s\.json"):
+    with pytest.raises(moml.errors.DataError, match=r"s\.json"):
         read_settings(path, oneshot_search.KEYS)
 
 

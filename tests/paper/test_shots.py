@@ -74,7 +74,7 @@ def test_rows_become_the_same_surfaces_again():
 
 @pytest.mark.parametrize("rows", [[], {}, [{"setting": {}}], [1]])
 def test_other_rows_are_refused(rows):
-    with pytest.raises(moml.DataError):
+    with pytest.raises(moml.errors.DataError):
         surfaces_of(rows)
 
 

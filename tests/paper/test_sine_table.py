@@ -147,15 +147,15 @@ def test_a_search_finds_the_best_that_lost_nobody(tmp_path):
     assert kept["maml"] == older["steps"]["maml"]
     for other in ("[]", '{"rows": 1}', ""):
         path.write_text(other)
-        with pytest.raises(moml.DataError, match=r"steps\.json"):
+        with pytest.raises(moml.errors.DataError, match=r"steps\.json"):
             read_settings(path, KEYS)
 
 
 def test_unknown_rows_are_refused():
-    with pytest.raises(moml.ConfigError, match="nosuch"):
+    with pytest.raises(moml.errors.ConfigError, match="nosuch"):
         cells("strict", [1], ["nosuch"])
     for protocol in ("strict", "released"):
-        with pytest.raises(moml.ConfigError, match="k = 7"):
+        with pytest.raises(moml.errors.ConfigError, match="k = 7"):
             cells(protocol, [7], ["maml"])
 
 

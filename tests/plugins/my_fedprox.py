@@ -27,4 +27,4 @@ def my_fedprox(
     return parts.federated(parts.by_steps(loss), update, hyper, batch, clients)
 
 
-moml.register_method("my-fedprox", my_fedprox)
+moml.plugins.register_method("my-fedprox", my_fedprox)

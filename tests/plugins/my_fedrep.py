@@ -25,4 +25,4 @@ def my_fedrep(
     return parts.federated(adapts, update, hyper, batch, clients, private=head, work=work)
 
 
-moml.register_method("my-fedrep", my_fedrep)
+moml.plugins.register_method("my-fedrep", my_fedrep)

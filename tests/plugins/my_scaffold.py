@@ -33,4 +33,4 @@ def my_scaffold(
     return parts.federated(parts.by_steps(loss), update, hyper, batch, clients, **by)
 
 
-moml.register_method("my-scaffold", my_scaffold)
+moml.plugins.register_method("my-scaffold", my_scaffold)

@@ -13,6 +13,7 @@ from moml.config.problems import PROBLEMS, Sine
 from moml.config.toml import dump, parse, words
 from moml.errors import ConfigError, MomlWarning
 from moml.methods import METHODS
+from moml.plugins import register_method, register_model, register_problem
 from moml.problems import Problem
 
 
@@ -31,9 +32,9 @@ class Waves(Sine):
 
 def test_a_name_is_one_object(folder):
     for register, rows, one, other in (
-        (moml.register_problem, PROBLEMS, Waves, Sine),
-        (moml.register_method, METHODS, moml.methods.maml, moml.methods.reptile),
-        (moml.register_model, MODELS, lambda shape, k: moml.mlp(1, k), lambda shape, k: None),
+        (register_problem, PROBLEMS, Waves, Sine),
+        (register_method, METHODS, moml.methods.maml, moml.methods.reptile),
+        (register_model, MODELS, lambda shape, k: moml.mlp(1, k), lambda shape, k: None),
     ):
         register("mine", one)
         register("mine", one)
@@ -46,11 +47,11 @@ def test_a_name_is_one_object(folder):
         with pytest.raises(ConfigError, match="must be a"):
             rows.add("other", 3)
     with pytest.raises(ConfigError, match="already"):
-        moml.register_method("maml", moml.methods.reptile)
+        register_method("maml", moml.methods.reptile)
 
 
 def test_fields_of_a_problem(folder):
-    moml.register_problem("waves", Waves)
+    register_problem("waves", Waves)
     config = check(Config(Waves(offset=0, below=-3, name="x"), test_tasks=3))
     assert parse(dump(config), "x") == config
     assert 'kind = "waves"' in dump(config) and "\nplain = 2.5\n" in dump(config)
@@ -81,15 +82,15 @@ def test_a_class_that_cannot_be_a_problem(folder):
 
     for bad, said in {NoDefault: "NoDefault.n", Odd: "Odd.n", Kind: "Kind.kind"}.items():
         with pytest.raises(ConfigError, match=rf"{said} must have a default"):
-            moml.register_problem("bad", bad)
+            register_problem("bad", bad)
     with pytest.raises(ConfigError, match=r"problem\.n must be a whole number from 1 to"):
-        moml.register_problem("bad", Unlike)
+        register_problem("bad", Unlike)
 
     class Plain(Problem):
         pass
 
     with pytest.raises(ConfigError, match="must be a dataclass"):
-        moml.register_problem("bad", Plain)
+        register_problem("bad", Plain)
     assert "bad" not in PROBLEMS
     with pytest.raises(ConfigError, match="problem must be one of sine"):
         check(Config(Waves()))  # it is not registered
@@ -100,7 +101,7 @@ def test_a_class_that_cannot_be_a_problem(folder):
     [(lambda shape, k: None, "must return"), (lambda shape, k: moml.mlp(4, k + 1), r"\[K, 3\]")],
 )
 def test_a_model_is_checked(folder, made, said):
-    moml.register_model("mine", made)
+    register_model("mine", made)
     with pytest.raises(ConfigError, match=said):
         network("mine", (4,), 3)
 
@@ -109,7 +110,10 @@ WRONG = {
     "nosuch": ("", r"plugin nosuch: ModuleNotFoundError: No module named 'nosuch'$"),
     "broken": ("1 / 0", r"plugin broken: ZeroDivisionError: division by zero \(.*broken.py, 1\)$"),
     "unread": ("def", r"plugin unread: SyntaxError"),
-    "taken": ("import moml; moml.register_method('maml', 3)", r"plugin taken: moml\.methods has"),
+    "taken": (
+        "import moml; moml.plugins.register_method('maml', 3)",
+        r"plugin taken: moml\.methods has",
+    ),
     "no module": ("", r"plugin must be a module, such as my_package\.mine; got 'no module'"),
     "..up": ("", r"plugin must be a module"),
 }

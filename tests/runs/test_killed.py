@@ -83,8 +83,8 @@ def stopped(process, run, how, rng, number=signal.SIGKILL):
 @pytest.mark.parametrize(
     "method, how",
     [
-        ("moml-v2", "in training"),
         ("localmoml", "in a save"),
+        pytest.param("moml-v2", "in training", marks=pytest.mark.slow),
         pytest.param("moml", "in training", marks=pytest.mark.slow),
     ],
 )

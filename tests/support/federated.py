@@ -1,7 +1,7 @@
 """Every federated method on a small problem, in which clients fail, straggle and differ in size.
 
-`python -m tests.support.federated FOLDER` trains all of them on the devices of its process, and
-writes the last state of each to FOLDER/NAME.npz.
+`python -m tests.support.federated FOLDER NAME ...` trains some of them on the devices of its
+process, and writes the last state of each to FOLDER/NAME.npz.
 """
 
 import sys
@@ -59,10 +59,10 @@ def trained(job: Any) -> tuple[Any, np.ndarray]:
     return carry, np.concatenate(losses)
 
 
-def main(folder: str) -> None:
+def main(folder: str, *names: str) -> None:
     """Write a file of leaves for each method."""
     assert mesh().size > 1
-    for name in NAMES:
+    for name in names:
         job = single(config_of(name), mesh=mesh())
         carry, losses = trained(job)
         state, _ = job.execution.snapshot(carry, job.plan.steps, [])

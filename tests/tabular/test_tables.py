@@ -36,7 +36,7 @@ def test_a_run_in_memory_is_the_one_in_a_folder(run, folder, tmp_path):
     names = sorted(path.name for path in folder.iterdir())
     assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == names
     assert filecmp.cmpfiles(folder, tmp_path / "saved", names, shallow=False)[0] == names
-    with pytest.raises(moml.ConfigError, match="exists already"):
+    with pytest.raises(moml.errors.ConfigError, match="exists already"):
         run.save(tmp_path / "saved")
 
 
@@ -64,5 +64,5 @@ def test_tables_of_other_libraries(run, table):
     told = run.predict(rows).columns["prediction"]
     for frame in (pd.DataFrame(rows), pa.table(rows)):
         np.testing.assert_array_equal(run.predict(frame)["prediction"], told)
-    with pytest.raises(moml.DataError, match="'x' with type str"):
+    with pytest.raises(moml.errors.DataError, match="'x' with type str"):
         run.predict(pd.DataFrame(rows | {"x": [1, "x"] * 20}, dtype=object))

@@ -114,7 +114,7 @@ def test_training_on_clients_of_unequal_sizes():
     ],
 )
 def test_rows_that_do_not_fit(x, y, rows, words):
-    with pytest.raises(moml.DataError) as caught:
+    with pytest.raises(moml.errors.DataError) as caught:
         from_rows(x, y, rows)
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
@@ -155,7 +155,7 @@ def test_buckets_at_their_edges():
         [0], [1], [2, 3], [4, 5], [6]
     ]  # fmt: skip
     assert buckets(np.array([2**52, 2**52 + 1]))[0].tolist() == [0]
-    with pytest.raises(moml.DataError, match="whole numbers from 1"):
+    with pytest.raises(moml.errors.DataError, match="whole numbers from 1"):
         buckets([3, 0])
 
 

@@ -96,7 +96,7 @@ def test_fresh_samples_follow_the_same_rule_and_are_others():
     ],
 )
 def test_arrays_that_do_not_fit(x, y, sizes, words):
-    with pytest.raises(moml.DataError) as caught:
+    with pytest.raises(moml.errors.DataError) as caught:
         moml.from_arrays(x, y, sizes)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)

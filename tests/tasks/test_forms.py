@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import moml
+from moml.errors import DataError
 from moml.runtime import simulate
 from moml.tasks.clients import unit
 from moml.tasks.files import Mapped
@@ -136,7 +137,7 @@ NAN = np.where(np.arange(M)[None, :, None] == 7, np.nan, AGE)
     ],
 )
 def test_forms_that_do_not_fit(make, words):
-    with pytest.raises(moml.DataError) as caught:
+    with pytest.raises(DataError) as caught:
         make()
     assert words in str(caught.value)
 
@@ -212,11 +213,11 @@ def test_a_sweep_and_keyed_tasks_read_files_too(files):
         for tasks in (mapped, memory)
     )
     same(one.meta, other.meta)
-    noisy = moml.wrap_loss(
+    noisy = moml.models.wrap_loss(
         lambda w, batch, key: loss(w, batch) * (1 + jax.random.uniform(key)), key=True
     )
     one, other = (
-        moml.fit("maml", noisy, START, moml.keyed(tasks), iterations=5, k=2)
+        moml.fit("maml", noisy, START, moml.tasks.keyed(tasks), iterations=5, k=2)
         for tasks in (mapped, memory)
     )
     same(one.meta, other.meta)
@@ -246,15 +247,15 @@ def test_integers_of_files_stay_exact(tmp_path):
         tasks = moml.from_files(np.zeros((2, 1), np.float32), tmp_path / "y.npy", [[0], [1]])
         drawn = jnp.zeros((1, 1), jnp.int32)
         assert tasks.read(np.array([0]), np.zeros((1, 1), int)).y.tolist() == [[1]]
-        with pytest.raises(moml.DataError, match="does not fit int32"):
+        with pytest.raises(DataError, match="does not fit int32"):
             tasks.read(np.array([1]), np.asarray(drawn))
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path, files):
     (tmp_path / "text.npy").write_text("hello")
-    with pytest.raises(moml.DataError, match=r"x must be a .npy file of numbers"):
+    with pytest.raises(DataError, match=r"x must be a .npy file of numbers"):
         moml.from_files(tmp_path / "text.npy", files["label"], ROWS)
-    with pytest.raises(moml.DataError, match=r"x must be a .npy file of numbers.*No such file"):
+    with pytest.raises(DataError, match=r"x must be a .npy file of numbers.*No such file"):
         moml.from_files(tmp_path / "none.npy", files["label"], ROWS)
-    with pytest.raises(moml.DataError, match="rows of client 0 must be whole numbers from 0 to 59"):
+    with pytest.raises(DataError, match="rows of client 0 must be whole numbers from 0 to 59"):
         moml.from_files(files["age"], files["label"], [[60]])

@@ -136,7 +136,7 @@ def test_a_subset_draws_as_its_tasks_do():
     waves, few = moml.sine(), subset(moml.sine(), np.array([7, 3]))
     ids, of = jnp.array([0, 1]), jnp.array([7, 3])
     same(few.draw(jax.random.key(2), ids, 4), waves.draw(jax.random.key(2), of, 4))
-    with pytest.raises(moml.DataError, match="a stream"):
+    with pytest.raises(moml.errors.DataError, match="a stream"):
         subset(STREAM, np.array([0]))
 
 
@@ -195,15 +195,15 @@ def test_members_are_compared_without_letting_one_task_decide():
 
 
 def test_validation_must_be_fixed_tasks_with_enough_samples():
-    with pytest.raises(moml.DataError, match="validation must be"):
+    with pytest.raises(moml.errors.DataError, match="validation must be"):
         fit(validation=STREAM)
     small = moml.from_arrays(np.zeros((30, 5, 1)), np.zeros((30, 5, 1)))
-    with pytest.raises(moml.ConfigError, match="more than 5 samples"):
+    with pytest.raises(moml.errors.ConfigError, match="more than 5 samples"):
         fit(validation=small)
 
 
 def test_validation_is_for_auto_alone():
-    with pytest.raises(moml.ConfigError, match="beta = auto alone"):
+    with pytest.raises(moml.errors.ConfigError, match="beta = auto alone"):
         fit(validation=VALIDATION, beta=0.2)
 
 

@@ -11,6 +11,7 @@ import pytest
 from jax import monitoring
 
 import moml
+from moml.errors import DataError
 from moml.runtime import simulate
 from moml.types import Hyper
 
@@ -154,10 +155,10 @@ def test_functions_that_cannot_be_hashed_are_taken():
 
 def test_tasks_that_give_no_samples_are_refused():
     few = moml.Tasks(None, lambda key, ids, size: ids, lambda data, ids, drawn: drawn)
-    with pytest.raises(moml.DataError, match="tasks must give samples, see"):
+    with pytest.raises(DataError, match="tasks must give samples, see"):
         moml.fit("maml", LOSS, params(), few, iterations=2)
 
 
 def test_a_sweep_names_the_leaf_that_is_no_array():
-    with pytest.raises(moml.DataError, match=r"params leaf \['a'\] must be a float array; got str"):
+    with pytest.raises(DataError, match=r"params leaf \['a'\] must be a float array; got str"):
         moml.sweep("maml", LOSS, lambda key: {"a": "x"}, tasks(), seeds=1, iterations=2)

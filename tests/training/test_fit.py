@@ -8,9 +8,11 @@ import optax
 import pytest
 
 import moml
+from moml.errors import ConfigError, DataError, Diverged
 from moml.runtime import simulate
 from moml.training.compose import init_key
 from moml.types import Hyper
+from tests.support.often import often
 
 NET = moml.mlp(1, 8, 1, activation=jnp.tanh)
 LOSS = moml.mse(NET.predict)
@@ -47,20 +49,22 @@ def test_prototypes_learn_an_embedding():
 
 
 OFTEN = {"maml", "moml-v1", "moml-v2", "localmoml", "pfedme", "moml"}  # the others with test-slow
+OPTIONS = {
+    "moml": {"shots": 5},
+    "pfedme": {"prox": 10.0},
+    "bspiderboost": {"eta": 0.02},
+    "feddyn": {"prox": 1.0},
+    "fedbn": {"private": "bias"},  # the network has no norm
+    "feddbe": {"features": NET.features, "kappa": 1.0},
+}
+ELSEWHERE = {"protonet", "local"}  # of classes only; no common model: its clients learn alone
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name in OFTEN else pytest.mark.slow)
-        for name in moml.methods.METHODS
-        if name != "protonet"
-    ],
+    "name", often([name for name in moml.methods.METHODS if name not in ELSEWHERE], OFTEN)
 )
 def test_every_method_learns_to_adapt(name):
-    options = {"moml": {"shots": 5}, "pfedme": {"prox": 10.0}}.get(name, {})
-    if name == "bspiderboost":
-        options["eta"] = 0.02
+    options = OPTIONS.get(name, {})
     learner = fit(name, iterations=3000, k=3, alpha=0.05, **options)
     test = moml.unseen_sine(jax.random.key(1), 50)
     untrained = fit("maml", iterations=1, alpha=0.05)
@@ -154,7 +158,7 @@ def test_float32_stays_float32():
 
 def test_divergence_names_itself_and_keeps_what_it_had():
     late = lambda hyper, t: hyper._replace(eta=jnp.where(t < 120, hyper.eta, 1e30))
-    with pytest.raises(moml.Diverged) as caught:
+    with pytest.raises(Diverged) as caught:
         fit("maml", schedule=late, iterations=400, chunk=50, seed=3, k=2)
     message = str(caught.value)
     assert "maml" in message
@@ -182,7 +186,7 @@ def test_schedules_act_at_their_step():
     ],
 )
 def test_bad_support(support, words):
-    with pytest.raises(moml.DataError, match=words):
+    with pytest.raises(DataError, match=words):
         fit(iterations=1).adapt(support)
 
 
@@ -191,50 +195,50 @@ def test_bad_evaluations():
     wide = moml.from_arrays(np.zeros((3, 12, 2)), np.zeros((3, 12, 1)))
     narrow = moml.from_arrays(np.zeros((3, 12, 1)), np.zeros((3, 12, 1)))
     for tasks, shots, kind in [
-        (wide, 5, moml.DataError),
-        (narrow, 12, moml.ConfigError),
+        (wide, 5, DataError),
+        (narrow, 12, ConfigError),
     ]:
         with pytest.raises(kind):
             moml.evaluate(learner, LOSS, tasks, shots=shots)
     assert moml.evaluate(learner, LOSS, narrow, shots=5).shape == (3,)
-    with pytest.raises(moml.ConfigError, match="smallest task"):
+    with pytest.raises(ConfigError, match="smallest task"):
         moml.evaluate(learner, LOSS, narrow, shots=5, queries=10)
 
 
 def test_targets_that_would_broadcast_are_refused():
     with jax.numpy_rank_promotion("allow"):
         flat = moml.from_arrays(np.zeros((3, 12, 1)), np.zeros((3, 12)))
-        with pytest.raises(moml.DataError, match="targets"):
+        with pytest.raises(DataError, match="targets"):
             moml.fit("maml", LOSS, start(), flat, k=4)
 
 
 BAD = [
-    ({"name": "nosuch"}, moml.ConfigError, ["nosuch", "moml-v1"]),
-    ({"k": 0}, moml.ConfigError, ["k", "0"]),
-    ({"tasks_per_step": 26}, moml.ConfigError, ["26", "25"]),
-    ({"eta": -0.1}, moml.ConfigError, ["eta", "-0.1"]),
-    ({"eta": float("nan")}, moml.ConfigError, ["eta", "nan"]),
-    ({"alpha": -1.0}, moml.ConfigError, ["alpha", "-1"]),
-    ({"beta": 0.0}, moml.ConfigError, ["beta", "(0, 1]"]),
-    ({"beta": 1.1}, moml.ConfigError, ["beta", "(0, 1]", "1.1"]),
-    ({"name": "nasa", "gamma": 2.0}, moml.ConfigError, ["gamma", "(0, 1]"]),
-    ({"iterations": 0}, moml.ConfigError, ["iterations", "0"]),
-    ({"seed": -1}, moml.ConfigError, ["seed", "-1"]),
-    ({"curvature": "none"}, moml.ConfigError, ["none", "first-order"]),
-    ({"period": 2}, moml.ConfigError, ["moml-v1", "period"]),
-    ({"nonsense": 2}, moml.ConfigError, ["nonsense", "tasks_per_step"]),
-    ({"name": "moml"}, moml.ConfigError, ["shots"]),
-    ({"name": "fo-maml", "curvature": "exact"}, moml.ConfigError, ["fo-maml", "curvature"]),
-    ({"optimizer": optax.adam(1e-3), "eta": 0.1}, moml.ConfigError, ["optimizer", "eta"]),
-    ({"optimizer": "nadam"}, moml.ConfigError, ["optimizer", "nadam", "sgd"]),
-    ({"outer": "adam"}, moml.ConfigError, ["outer"]),
-    ({"leaves": moml.parts.named("nosuch")}, moml.ConfigError, ["leaves"]),
-    ({"name": "moml-v2", "leaves": moml.parts.named("nosuch")}, moml.ConfigError, ["leaves"]),
-    ({"name": "fo-maml", "adapt": lambda s: None}, moml.ConfigError, ["fo-maml", "adapt"]),
-    ({"name": "maml", "beta": 0.3}, moml.ConfigError, ["maml", "beta"]),
-    ({"seed": 2**32}, moml.ConfigError, ["seed"]),
-    ({"chunk": 0}, moml.ConfigError, ["chunk", "0"]),
-    ({"n": 25}, moml.ConfigError, ["n"]),
+    ({"name": "nosuch"}, ConfigError, ["nosuch", "moml-v1"]),
+    ({"k": 0}, ConfigError, ["k", "0"]),
+    ({"tasks_per_step": 26}, ConfigError, ["26", "25"]),
+    ({"eta": -0.1}, ConfigError, ["eta", "-0.1"]),
+    ({"eta": float("nan")}, ConfigError, ["eta", "nan"]),
+    ({"alpha": -1.0}, ConfigError, ["alpha", "-1"]),
+    ({"beta": 0.0}, ConfigError, ["beta", "(0, 1]"]),
+    ({"beta": 1.1}, ConfigError, ["beta", "(0, 1]", "1.1"]),
+    ({"name": "nasa", "gamma": 2.0}, ConfigError, ["gamma", "(0, 1]"]),
+    ({"iterations": 0}, ConfigError, ["iterations", "0"]),
+    ({"seed": -1}, ConfigError, ["seed", "-1"]),
+    ({"curvature": "none"}, ConfigError, ["none", "first-order"]),
+    ({"period": 2}, ConfigError, ["moml-v1", "period"]),
+    ({"nonsense": 2}, ConfigError, ["nonsense", "tasks_per_step"]),
+    ({"name": "moml"}, ConfigError, ["shots"]),
+    ({"name": "fo-maml", "curvature": "exact"}, ConfigError, ["fo-maml", "curvature"]),
+    ({"optimizer": optax.adam(1e-3), "eta": 0.1}, ConfigError, ["optimizer", "eta"]),
+    ({"optimizer": "nadam"}, ConfigError, ["optimizer", "nadam", "sgd"]),
+    ({"outer": "adam"}, ConfigError, ["outer"]),
+    ({"leaves": moml.parts.named("nosuch")}, ConfigError, ["leaves"]),
+    ({"name": "moml-v2", "leaves": moml.parts.named("nosuch")}, ConfigError, ["leaves"]),
+    ({"name": "fo-maml", "adapt": lambda s: None}, ConfigError, ["fo-maml", "adapt"]),
+    ({"name": "maml", "beta": 0.3}, ConfigError, ["maml", "beta"]),
+    ({"seed": 2**32}, ConfigError, ["seed"]),
+    ({"chunk": 0}, ConfigError, ["chunk", "0"]),
+    ({"n": 25}, ConfigError, ["n"]),
 ]  # fmt: skip
 
 
@@ -261,7 +265,7 @@ def test_bad_settings(given, kind, words):
     ],
 )
 def test_bad_losses_and_parameters(params, loss, words):
-    with pytest.raises(moml.DataError) as caught:
+    with pytest.raises(DataError) as caught:
         moml.fit("maml", loss, params, moml.sine(), k=2)
     message = str(caught.value)
     assert "\n" not in message

@@ -8,6 +8,7 @@ import pytest
 import moml
 from moml.config.config import Config
 from moml.config.problems import Sine
+from moml.errors import ConfigError
 from moml.runs.runs import train
 from moml.training.compose import init_key
 from moml.training.loop import TrainingInfo
@@ -59,7 +60,7 @@ def test_a_loaded_run_continues_in_memory(tmp_path):
 
 
 def test_a_state_of_something_else_is_refused():
-    with pytest.raises(moml.ConfigError, match="state must be of the same method, network and"):
+    with pytest.raises(ConfigError, match="state must be of the same method, network and"):
         fit("maml", state=fit(iterations=10).state)
 
 

@@ -62,5 +62,5 @@ def test_members_of_a_sweep_have_them_too():
 
 
 def test_what_is_no_float_is_refused():
-    with pytest.raises(moml.DataError, match="floating-point array; got int32"):
+    with pytest.raises(moml.errors.DataError, match="floating-point array; got int32"):
         moml.fit("maml", loss, {"body": jnp.zeros(2, jnp.int32)}, moml.sine(), iterations=1)

@@ -54,7 +54,7 @@ WRONG = {
     "a negative size": (
         lambda: moml.mlp(3, -4, 1), "each of sizes must be a whole number from 1 to 2147483647; got"
     ),
-    "no classes": (lambda: moml.conv4(1, 0), "classes must be a whole number from 1 to"),
+    "no classes": (lambda: moml.models.conv4(1, 0), "classes must be a whole number from 1 to"),
 }  # fmt: skip
 ROWS = {
     "ids": ([0, 0, 1, 1], "got 0 (from ids, moml.data.by_column(ids).rows makes them)"),

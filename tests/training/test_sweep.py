@@ -94,7 +94,7 @@ def test_no_iterations_is_the_untrained_control():
     ],
 )
 def test_bad_sweeps(given, words):
-    with pytest.raises(moml.ConfigError) as caught:
+    with pytest.raises(moml.errors.ConfigError) as caught:
         moml.sweep("maml", LOSS, NET.init, moml.sine(), **given)
     assert "\n" not in str(caught.value)
     for word in words:

@@ -112,6 +112,11 @@ SHARED = {
 }
 BOTH = "optimizer must be a function eta -> transformation where eta is given; got a transformation"
 SERVER = "The server's optax transformation, applied to w - mean. By default it takes the mean."
+CLIENTS = {  # of federated methods that adapt only when they are used
+    "eta": "Step size of the clients.",
+    "alpha": "Step size of the adaptation when the model is used.",
+    "inner_steps": "Gradient steps of the adaptation when the model is used.",
+}
 RETURNS = "Method\n    The composed method: give it to `moml.fit` or `moml.sweep`.\n"
 
 
@@ -245,6 +250,8 @@ def _documented(doc: str, given: inspect.Signature) -> str:
     if not parts[""]:
         return ""
     texts = SHARED | ({"optimizer": SERVER} if "local_steps" in given.parameters else {})
+    if "local_steps" in given.parameters and "curvature" not in given.parameters:
+        texts |= CLIENTS
     texts |= parameters(doc)
     for name, parameter in given.parameters.items():
         text = texts.get(name, "")

@@ -1,4 +1,4 @@
-"""What users add: problems, methods and models by name, and the modules that register them.
+"""The modules of users that register problems, methods and models.
 
 A module is imported because a user names it, in a command or in Python, never because a file does.
 """
@@ -10,78 +10,9 @@ import sys
 import traceback
 from collections.abc import Iterable
 
-from moml.algorithms.method import Factory
-from moml.config.models import MODELS, Network
-from moml.config.problems import PROBLEMS, Problem
 from moml.errors import ConfigError, MomlError, PluginNeeded
-from moml.methods import METHODS
 
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-
-
-def register_problem(name: str, problem: type[Problem]) -> None:
-    """Add a problem for configurations: `kind = "NAME"` in the section [problem].
-
-    Parameters
-    ----------
-    name
-        Letters, digits, `.`, `_` and `-`.
-    problem
-        A frozen dataclass, derived from `moml.problems.Problem`.
-
-    Returns
-    -------
-    None
-        A name that is taken by another class raises a ConfigError.
-
-    >>> import moml
-    >>> moml.register_problem("sine", moml.problems.Sine)  # it is there already
-    """
-    PROBLEMS.add(name, problem)
-
-
-def register_method(name: str, factory: Factory) -> None:
-    """Add a method for `fit`, `sweep` and configurations: `method = "NAME"`.
-
-    Parameters
-    ----------
-    name
-        Letters, digits, `.`, `_` and `-`.
-    factory
-        A function of a loss and keywords that returns a `moml.parts.Method`; its signature and
-        docstring are the options and their help.
-
-    Returns
-    -------
-    None
-        A name that is taken by another function raises a ConfigError.
-
-    >>> import moml
-    >>> moml.register_method("maml", moml.methods.maml)  # it is there already
-    """
-    METHODS.add(name, factory)
-
-
-def register_model(name: str, function: Network) -> None:
-    """Add a network for the problem `clients`: `model = "NAME"` in the section [problem].
-
-    Parameters
-    ----------
-    name
-        Letters, digits, `.`, `_` and `-`.
-    function
-        `function(shape, outputs)`, a `moml.models.Model` for inputs of this shape, many at a time.
-
-    Returns
-    -------
-    None
-        A name that is taken by another function raises a ConfigError.
-
-    >>> import moml
-    >>> linear = lambda shape, outputs: moml.mlp(shape[0] * shape[1] * shape[2], outputs)
-    >>> moml.register_model("linear", linear)
-    """
-    MODELS.add(name, function)
 
 
 def find_here() -> None:

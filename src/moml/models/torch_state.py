@@ -55,7 +55,8 @@ def from_torch_state(
         Names of the module's layers in the order of the network, such as ["conv1", "conv2", "fc1",
         "fc2"] for `moml.cnn`. By default those of `nn.Sequential` with activations in between for
         `moml.mlp` (0, 2, ...), of PFLlib for `moml.cnn` (conv1.0, conv2.0, fc1.0, fc), and of
-        torchvision or the usual CIFAR code for `moml.resnet18`, whose norms may be group norms.
+        torchvision or the usual CIFAR code for `moml.models.resnet18`, whose norms may be
+        group norms.
 
     Returns
     -------
@@ -161,7 +162,7 @@ def _names(params: Params, names: Sequence[str] | None, state: State | None) -> 
         known = [list(_resnet_names(params, *style)) for style in RESNETS]
     else:
         kind = type(params).__name__
-        raise ConfigError(f"params must be of moml.mlp, moml.cnn or moml.resnet18; got {kind}")
+        raise ConfigError(f"params must be of mlp, cnn or resnet18 of moml.models; got {kind}")
     if names is None:
         has = lambda layers: state is not None and all(f"{n}.weight" in state for n in layers)
         return next(filter(has, known), known[0])

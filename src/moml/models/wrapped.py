@@ -24,7 +24,7 @@ class Aux(NamedTuple):
 
 @dataclass(frozen=True)
 class WrappedLoss:
-    """A loss as every method takes it, made by `moml.wrap_loss`.
+    """A loss as every method takes it, made by `moml.models.wrap_loss`.
 
     Equal if it is made of the same functions, so that programs are shared.
     """
@@ -78,9 +78,9 @@ def wrap_loss(
         function(params, batch), or with `key` function(params, batch, key). It returns a scalar, or
         a scalar and an `Aux(metrics, state)`.
     key
-        Whether it takes a key, for dropout say. Train it on `moml.keyed` tasks, which draw a key
-        with every batch. Elsewhere, in scores and where a learner adapts, key is None: then it must
-        not draw.
+        Whether it takes a key, for dropout say. Train it on `moml.tasks.keyed` tasks, which
+        draw a key with every batch. Elsewhere, in scores and where a learner adapts, key is None:
+        then it must not draw.
     state
         Marks the leaves of params that are state, such as `moml.parts.named("batch_stats")`: no
         gradient moves them. Their new values are those of `Aux.state`, a tree like params.
@@ -105,7 +105,7 @@ def wrap_loss(
 
 
 def key_of(batch: Samples) -> Key | None:
-    """The key that a batch of `moml.keyed` tasks has: its first sample's random bits."""
+    """The key that a batch of `moml.tasks.keyed` tasks has: its first sample's random bits."""
     bits = getattr(batch, "bits", None)
     return None if bits is None else jax.random.key(bits[0])
 
@@ -125,8 +125,3 @@ def state_of(loss: Loss, params: Params) -> PyTree[bool]:
     if isinstance(loss, WrappedLoss) and loss.marks is not None:
         return loss.marks(params)
     return jax.tree.map(lambda _: False, params)
-
-
-def refreshed(loss: Loss, params: Params, batch: Samples) -> Params:
-    """The params with new state; of a plain loss the same params."""
-    return loss.refresh(params, batch) if isinstance(loss, WrappedLoss) else params

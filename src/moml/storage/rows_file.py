@@ -143,11 +143,6 @@ class RowsFile:
         for place, data in self._runs(ids, rows):
             write_all(self._handle, data, place)
 
-    def drop(self) -> None:
-        """Ask the system to keep nothing of the file in RAM: for measurements."""
-        self.sync()
-        self._advise(0, 0, "DONTNEED")
-
     def sync(self) -> None:
         """Bring all that was written to the disk."""
         sync(self._handle)

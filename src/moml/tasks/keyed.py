@@ -25,9 +25,9 @@ class Keyed(NamedTuple):
 def keyed(tasks: Tasks) -> Tasks:
     """The same tasks, with 32 random bits of every drawn sample, `batch.bits`.
 
-    A loss made by `moml.wrap_loss(..., key=True)` gets its key from them. The samples that are
-    drawn, sizes and all else are those of `tasks`. All data of a task, as scores take it, has no
-    bits.
+    A loss made by `moml.models.wrap_loss(..., key=True)` gets its key from them. The samples
+    that are drawn, sizes and all else are those of `tasks`. All data of a task, as scores take it,
+    has no bits.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int, *, training: bo
         reason = " ".join(str(error).split())[:300]
         raise DataError(f"tasks must give samples, see moml.Tasks: {reason}") from error
     if training and takes_key(loss) and getattr(batch, "bits", None) is None:
-        raise ConfigError("a loss with a key must be trained on keyed tasks: moml.keyed(tasks)")
+        raise ConfigError("a loss with a key needs keyed tasks: moml.tasks.keyed(tasks)")
     shapes = jax.tree.map(lambda x: f"{x.dtype}{list(x.shape)}", batch)
     try:
         value = jax.eval_shape(loss, params, batch)

@@ -36,15 +36,41 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Learner:
-    """A trained meta-model; `adapt` makes the model of one task from it."""
+    """A trained meta-model; `adapt` makes the model of one task from it.
+
+    Parameters
+    ----------
+    method
+        What it was trained by.
+    meta
+        The meta-model as the outer loop has it; `params` is what the loss takes.
+    hyper
+        The hyper-parameters.
+    state
+        What `fit` continues from; None of a training that diverged.
+    history
+        The mean loss after adaptation, one number a step; of a loaded run, one a line of metrics.
+    samples
+        Samples that were drawn in all.
+    choice
+        How beta was chosen, where it was.
+
+    >>> import jax, moml
+    >>> net = moml.mlp(1, 8, 1)
+    >>> loss, start = moml.mse(net.predict), net.init(jax.random.key(0))
+    >>> learner = moml.fit("maml", loss, start, moml.sine(), k=5, iterations=10)
+    >>> mine = learner.adapt(moml.Batch(np.ones((3, 1)), np.zeros((3, 1))))
+    >>> net.predict(mine, np.ones((2, 1))).shape
+    (2, 1)
+    """
 
     method: Method
     meta: Meta
     hyper: Hyper
-    state: TrainingState | None  # what `fit` continues from; None of a training that diverged
-    history: np.ndarray  # mean loss after adaptation, one number a step (loaded: a line of metrics)
-    samples: int  # drawn in all
-    choice: Choice | None = None  # how beta was chosen, where it was
+    state: TrainingState | None
+    history: np.ndarray
+    samples: int
+    choice: Choice | None = None
 
     @property
     def params(self) -> Params:

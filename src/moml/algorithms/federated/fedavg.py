@@ -7,8 +7,8 @@ from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.server import server_optimizer
 from moml.algorithms.method import Method, factory
 from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import ANY, Sampling, by_steps
-from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation
+from moml.algorithms.parts.choices import ANY, Sampling, Use
+from moml.algorithms.signature import NonNegative, Positive, Transformation
 from moml.types import Hyper, Loss, Meta, Task
 
 
@@ -29,8 +29,7 @@ def fedavg(
     batch: Sampling = ANY,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -38,25 +37,15 @@ def fedavg(
 
     H times:  w_i <- w_i - eta grad L_S1(w_i);    w = mean w_i
 
-    Parameters
-    ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
-
     Examples
     --------
     >>> from moml.methods import fedavg
     >>> fedavg(lambda w, x: (w - x) ** 2, n=10, tasks_per_step=5).work.gradients
     1
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     return federated(
-        adaptation, fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=inner_steps, server=server_optimizer(optimizer),
+        use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
+        inner_steps=use.inner_steps, server=server_optimizer(optimizer),
     )  # fmt: skip
 
 
@@ -67,22 +56,12 @@ def local(
     batch: Sampling,
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     clients: Participation,
 ) -> Method:
     """Local: each client trains a model alone, and nothing travels.
 
     H times:  u_i <- u_i - eta grad L_S1(u_i);    u_i begins as the first model
-
-    Parameters
-    ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -90,8 +69,7 @@ def local(
     >>> local(lambda w, x: (w - x) ** 2, n=10).algorithm.rounds.shared({"w": 1.0})
     {'w': None}
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     return federated(
-        adaptation, fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=inner_steps, private=all_leaves,
+        use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
+        inner_steps=use.inner_steps, private=all_leaves,
     )  # fmt: skip

@@ -11,18 +11,10 @@ from moml.algorithms.federated.client import ClientResult, Steps, Update, renewe
 from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.server import server_optimizer
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import Sampling, by_steps
+from moml.algorithms.parts.choices import Sampling, Use
 from moml.algorithms.parts.heads import LinearHead, head_of, with_head
 from moml.algorithms.parts.memory import Ema
-from moml.algorithms.signature import (
-    Chosen,
-    Count,
-    Function,
-    NonNegative,
-    Positive,
-    Transformation,
-)
+from moml.algorithms.signature import Function, NonNegative, Positive, Transformation
 from moml.errors import ConfigError
 from moml.models.losses import masked_mean
 from moml.types import Answers, Hyper, Loss, Meta, Params, Samples, Server, State, Task
@@ -130,8 +122,7 @@ def feddbe(
     kappa: NonNegative = 50.0,
     shift_rate: NonNegative = 1.0,
     features: Function | None = None,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -141,10 +132,6 @@ def feddbe(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     kappa : float
         How much mean features are held at z, their mean over the clients at the end of the first
         round.
@@ -152,8 +139,6 @@ def feddbe(
         Step size of m_i, in multiples of eta.
     features : callable
         `features(params, x)`, the inputs of the linear head, such as `net.features`; required.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -165,9 +150,9 @@ def feddbe(
     """
     if features is None:
         raise ConfigError("feddbe needs the network's features: give features=net.features")
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     hyper = Hyper(eta=eta, alpha=alpha, kappa=kappa, shift_rate=shift_rate)
     return federated(
-        adaptation, feddbe_update(loss, features), hyper, batch, clients, inner_steps=inner_steps,
-        begin=_no_shift, kept=shifted, server=with_first_mean(server_optimizer(optimizer)),
+        use.adaptation(loss), feddbe_update(loss, features), hyper, batch, clients,
+        inner_steps=use.inner_steps, begin=_no_shift, kept=shifted,
+        server=with_first_mean(server_optimizer(optimizer)),
     )  # fmt: skip

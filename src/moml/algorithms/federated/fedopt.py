@@ -12,9 +12,8 @@ from jaxtyping import Array, Bool
 from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.fedavg import fedavg_update
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.adapt import Leaves, all_leaves
-from moml.algorithms.parts.choices import ANY, Sampling, by_steps
-from moml.algorithms.signature import Below1, Chosen, Count, Group, NonNegative, Positive
+from moml.algorithms.parts.choices import ANY, Sampling, Use
+from moml.algorithms.signature import Below1, Group, NonNegative, Positive
 from moml.types import Answers, Hyper, Loss, Meta, Server, State
 
 Second = Callable[[Array, Array, Array], Array]  # v, the squared change, b2 -> the next v
@@ -74,14 +73,12 @@ class Adaptive(Group):
 
 
 def _fedopt(
-    server: Server, loss: Loss, hyper: Hyper, batch: Sampling, inner_steps: int, leaves: Leaves,
-    clients: Participation,
+    server: Server, loss: Loss, hyper: Hyper, batch: Sampling, use: Use, clients: Participation
 ) -> Method:  # fmt: skip
     """FedAvg's clients with this rule of the server."""
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     return federated(
-        adaptation, fedavg_update(loss), hyper, batch, clients, inner_steps=inner_steps,
-        server=server,
+        use.adaptation(loss), fedavg_update(loss), hyper, batch, clients,
+        inner_steps=use.inner_steps, server=server,
     )  # fmt: skip
 
 
@@ -94,8 +91,7 @@ def fedavgm(
     alpha: NonNegative = 0.01,
     server_rate: Positive = 1.0,
     b1: Below1 = 0.9,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     clients: Participation,
 ) -> Method:
     """FedAvgM: FedAvg with momentum at the server.
@@ -104,14 +100,8 @@ def fedavgm(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     b1 : float
         How much of the momentum stays. 0, with server_rate 1, is FedAvg.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -120,7 +110,7 @@ def fedavgm(
     Hyper(eta=0.005, alpha=0.01, server_rate=1.0, b1=0.9)
     """
     hyper = Hyper(eta=eta, alpha=alpha, server_rate=server_rate, b1=b1)
-    return _fedopt(momentum(), loss, hyper, batch, inner_steps, leaves, clients)
+    return _fedopt(momentum(), loss, hyper, batch, use, clients)
 
 
 @factory
@@ -131,8 +121,7 @@ def fedadam(
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     adaptive: Adaptive,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     clients: Participation,
 ) -> Method:
     """FedAdam: FedAvg with Adam at the server.
@@ -141,15 +130,6 @@ def fedadam(
 
     m <- b1 m + (1 - b1) d,    v <- b2 v + (1 - b2) d^2
 
-    Parameters
-    ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
-
     Examples
     --------
     >>> from moml.methods import fedadam
@@ -157,7 +137,7 @@ def fedadam(
     0.001
     """
     hyper = Hyper(eta=eta, alpha=alpha, **asdict(adaptive))
-    return _fedopt(ADAM, loss, hyper, batch, inner_steps, leaves, clients)
+    return _fedopt(ADAM, loss, hyper, batch, use, clients)
 
 
 @factory
@@ -168,8 +148,7 @@ def fedyogi(
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     adaptive: Adaptive,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     clients: Participation,
 ) -> Method:
     """FedYogi: FedAvg with Yogi at the server.
@@ -178,15 +157,6 @@ def fedyogi(
 
     m <- b1 m + (1 - b1) d,    v <- v - (1 - b2) d^2 sign(v - d^2)
 
-    Parameters
-    ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
-
     Examples
     --------
     >>> from moml.methods import fedyogi
@@ -194,4 +164,4 @@ def fedyogi(
     0.9
     """
     hyper = Hyper(eta=eta, alpha=alpha, **asdict(adaptive))
-    return _fedopt(YOGI, loss, hyper, batch, inner_steps, leaves, clients)
+    return _fedopt(YOGI, loss, hyper, batch, use, clients)

@@ -8,10 +8,9 @@ from moml.algorithms.federated.client import ClientResult, Steps, Update, descen
 from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.server import answered, server_optimizer
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import ANY, Sampling, by_steps
+from moml.algorithms.parts.choices import ANY, Sampling, Use
 from moml.algorithms.parts.memory import Ema
-from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation
+from moml.algorithms.signature import NonNegative, Positive, Transformation
 from moml.types import Answers, Hyper, Loss, Meta, Server, State, Task
 
 
@@ -61,8 +60,7 @@ def fedprox(
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     prox: NonNegative = 0.1,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -72,14 +70,8 @@ def fedprox(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     prox : float
         The pull towards the common model, mu. 0 is FedAvg.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -87,11 +79,10 @@ def fedprox(
     >>> fedprox(lambda w, x: (w - x) ** 2, prox=0.01).hyper
     Hyper(eta=0.005, alpha=0.01, prox=0.01)
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox)
     return federated(
-        adaptation, fedprox_update(loss), hyper, batch, clients,
-        inner_steps=inner_steps, server=server_optimizer(optimizer),
+        use.adaptation(loss), fedprox_update(loss), hyper, batch, clients,
+        inner_steps=use.inner_steps, server=server_optimizer(optimizer),
     )  # fmt: skip
 
 
@@ -103,8 +94,7 @@ def feddyn(
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     prox: Positive = 0.1,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     clients: Participation,
 ) -> Method:
     """FedDyn: FedProx with linear terms that move the clients' optima to the common one.
@@ -115,14 +105,8 @@ def feddyn(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     prox : float
         The pull towards the common model, a; the paper's alpha.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -130,9 +114,8 @@ def feddyn(
     >>> feddyn(lambda w, x: (w - x) ** 2, n=10).hyper.prox
     0.1
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox)
     return federated(
-        adaptation, feddyn_update(loss), hyper, batch, clients, inner_steps=inner_steps,
-        begin=optax.tree.zeros_like, server=feddyn_server(batch.count),
+        use.adaptation(loss), feddyn_update(loss), hyper, batch, clients,
+        inner_steps=use.inner_steps, begin=optax.tree.zeros_like, server=feddyn_server(batch.count),
     )  # fmt: skip

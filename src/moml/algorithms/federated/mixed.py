@@ -7,22 +7,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from moml.algorithms.federated.client import (
-    ClientResult,
-    Steps,
-    Update,
-    descend,
-    renewed,
-    repeat,
-)
+from moml.algorithms.federated.client import ClientResult, Steps, Update, descend, renewed, repeat
 from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.server import server_optimizer
 from moml.algorithms.method import Method, Work, factory
-from moml.algorithms.parts.adapt import Leaves, all_leaves, combine, pick
-from moml.algorithms.parts.choices import Sampling, by_steps, private_leaves
+from moml.algorithms.parts.adapt import Leaves, combine, pick
+from moml.algorithms.parts.choices import Sampling, Use, private_leaves
 from moml.algorithms.parts.memory import Ema, moving_average
 from moml.algorithms.signature import (
-    Chosen,
     Count,
     NonNegative,
     Positive,
@@ -85,8 +77,7 @@ def apfl(
     alpha: NonNegative = 0.01,
     mix: Probability = 0.5,
     adaptive: bool = True,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -98,14 +89,10 @@ def apfl(
     ----------
     eta : float
         Step size of the common model, of the clients' own and of their weights.
-    alpha : float
-        Step size of the adaptation when the model is used.
     mix : float
         The first weight a of a client's own model.
     adaptive : bool
         Whether the weights are learned.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -113,11 +100,11 @@ def apfl(
     >>> apfl(lambda w, x: (w - x) ** 2, n=10, mix=0.25).options["mix"]
     0.25
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     weight = lambda meta: jnp.full((), mix, jnp.result_type(*jax.tree.leaves(meta)))
     return federated(
-        adaptation, apfl_update(loss, adaptive), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=inner_steps, work=Work(2), begin=lambda meta: Mixture(meta, weight(meta)),
+        use.adaptation(loss), apfl_update(loss, adaptive), Hyper(eta=eta, alpha=alpha), batch,
+        clients, inner_steps=use.inner_steps, work=Work(2),
+        begin=lambda meta: Mixture(meta, weight(meta)),
         kept=lambda meta, own: mixed(own, meta), server=server_optimizer(optimizer),
     )  # fmt: skip
 
@@ -166,8 +153,7 @@ def fedala(
     personal: PrivateLeaves = "head",
     mix_eta: NonNegative = 1.0,
     mix_steps: Count = 5,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -177,10 +163,6 @@ def fedala(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     personal : str
         The upper leaves, which are mixed, as a regular expression of their names; the others are
         the server's.
@@ -188,8 +170,6 @@ def fedala(
         Step size of the weights W.
     mix_steps : int
         Gradient steps on W in a round, each with its own k samples.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -197,12 +177,11 @@ def fedala(
     >>> fedala(lambda w, x: (w["head"] - x) ** 2, n=10, k=8).algorithm.needs.restart
     40
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     upper = private_leaves(personal, "personal")
     ones = lambda meta: optax.tree.ones_like(pick(meta, upper(meta)))
     return federated(
-        adaptation, fedala_update(loss, upper, mix_steps),
-        Hyper(eta=eta, alpha=alpha, mix_eta=mix_eta), batch, clients, inner_steps=inner_steps,
+        use.adaptation(loss), fedala_update(loss, upper, mix_steps),
+        Hyper(eta=eta, alpha=alpha, mix_eta=mix_eta), batch, clients, inner_steps=use.inner_steps,
         work=Work(1, begin=mix_steps), restart=mix_steps * clients.k(batch),
         begin=lambda meta: Aggregation(meta, ones(meta)), kept=lambda meta, u: u.w,
         server=server_optimizer(optimizer),

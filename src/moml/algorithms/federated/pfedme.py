@@ -10,11 +10,10 @@ from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.fedavg import fedavg_update
 from moml.algorithms.federated.server import server_optimizer, towards_mean
 from moml.algorithms.method import Method, Work, factory
-from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import ANY, Sampling, by_steps
+from moml.algorithms.parts.choices import ANY, Sampling, Use
 from moml.algorithms.parts.memory import Ema
 from moml.algorithms.parts.personal import Step
-from moml.algorithms.signature import Chosen, Count, NonNegative, Positive, Transformation, Weight
+from moml.algorithms.signature import Count, NonNegative, Positive, Transformation, Weight
 from moml.errors import MomlWarning
 from moml.types import Hyper, Loss, Meta, Params, Samples, Task
 
@@ -70,8 +69,7 @@ def pfedme(
     prox: Positive = 15.0,
     prox_steps: Count = 50,
     server_rate: Weight = 1.0,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     clients: Participation,
 ) -> Method:
     """pFedMe: towards personal models that a proximal term keeps near.
@@ -89,8 +87,6 @@ def pfedme(
         Gradient steps on a subproblem, R.
     server_rate : float
         How far the server goes towards the mean, beta_s.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -101,11 +97,10 @@ def pfedme(
     if alpha * prox >= 1:
         text = f"alpha * prox must be below 1 for more than one step's work; got {alpha * prox:g}"
         warnings.warn(f"pfedme: {text}", MomlWarning, stacklevel=4)
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox, server_rate=server_rate)
     return federated(
-        adaptation, pfedme_update(loss, prox_steps), hyper, batch, clients,
-        inner_steps=inner_steps, work=Work(prox_steps), server=towards_mean(),
+        use.adaptation(loss), pfedme_update(loss, prox_steps), hyper, batch, clients,
+        inner_steps=use.inner_steps, work=Work(prox_steps), server=towards_mean(),
     )  # fmt: skip
 
 
@@ -117,8 +112,7 @@ def ditto(
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     prox: Positive = 1.0,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -132,8 +126,6 @@ def ditto(
         Step size of the personal models, and of the adaptation when the model is used.
     prox : float
         The pull towards the common model, lambda.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -141,9 +133,8 @@ def ditto(
     >>> ditto(lambda w, x: (w - x) ** 2, n=10).hyper
     Hyper(eta=0.005, alpha=0.01, prox=1.0)
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     return federated(  # a client keeps its whole model, whichever leaves adapt
-        adaptation, ditto_update(loss), Hyper(eta=eta, alpha=alpha, prox=prox), batch, clients,
-        inner_steps=inner_steps, work=Work(2), begin=lambda meta: meta,
+        use.adaptation(loss), ditto_update(loss), Hyper(eta=eta, alpha=alpha, prox=prox), batch,
+        clients, inner_steps=use.inner_steps, work=Work(2), begin=lambda meta: meta,
         kept=lambda meta, u: u, server=server_optimizer(optimizer),
     )  # fmt: skip

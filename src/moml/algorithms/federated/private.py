@@ -8,16 +8,9 @@ from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.fedavg import fedavg_update
 from moml.algorithms.federated.server import server_optimizer
 from moml.algorithms.method import Method, Work, factory, variant
-from moml.algorithms.parts.adapt import Leaves, all_leaves
-from moml.algorithms.parts.choices import ANY, Sampling, by_steps, private_leaves
-from moml.algorithms.signature import (
-    Chosen,
-    Count,
-    NonNegative,
-    Positive,
-    PrivateLeaves,
-    Transformation,
-)
+from moml.algorithms.parts.adapt import Leaves
+from moml.algorithms.parts.choices import ANY, Sampling, Use, private_leaves
+from moml.algorithms.signature import Count, NonNegative, Positive, PrivateLeaves, Transformation
 from moml.types import Hyper, Loss, Meta, Task
 
 
@@ -29,8 +22,7 @@ def fedper(
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     private: PrivateLeaves = "head",
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -40,14 +32,8 @@ def fedper(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     private : str
         Leaves that stay at their client, as a regular expression of their names.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -55,10 +41,9 @@ def fedper(
     >>> fedper(lambda w, x: (w["head"] - x) ** 2, n=10).options["private"]
     'head'
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     return federated(
-        adaptation, fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=inner_steps, private=private_leaves(private),
+        use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
+        inner_steps=use.inner_steps, private=private_leaves(private),
         server=server_optimizer(optimizer),
     )  # fmt: skip
 
@@ -71,15 +56,9 @@ def lg_fedavg() -> None:
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     private : str
         Leaves that stay at their client, as a regular expression of their names. By default those
         without "head" in their names.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -97,15 +76,9 @@ def fedbn() -> None:
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     private : str
         Leaves that stay at their client, as a regular expression of their names: those of the
         normalisation, its statistics too.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -142,8 +115,7 @@ def fedrep(
     alpha: NonNegative = 0.01,
     private: PrivateLeaves = "head",
     head_passes: Count = 1,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -154,16 +126,10 @@ def fedrep(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     private : str
         The head: leaves that stay at their client, as a regular expression of their names.
     head_passes : int
         Passes of the head over the round's batches, before the one of the body.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -171,12 +137,11 @@ def fedrep(
     >>> fedrep(lambda w, x: (w["head"] - x) ** 2, n=10, head_passes=10).work.gradients
     11
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     head = private_leaves(private)
     return federated(
-        adaptation, fedrep_update(loss, head, head_passes), Hyper(eta=eta, alpha=alpha), batch,
-        clients, inner_steps=inner_steps, work=Work(1 + head_passes), private=head,
-        server=server_optimizer(optimizer),
+        use.adaptation(loss), fedrep_update(loss, head, head_passes),
+        Hyper(eta=eta, alpha=alpha), batch, clients, inner_steps=use.inner_steps,
+        work=Work(1 + head_passes), private=head, server=server_optimizer(optimizer),
     )  # fmt: skip
 
 
@@ -198,8 +163,7 @@ def fedbabu(
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     frozen: PrivateLeaves = "head",
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     optimizer: Transformation | None = None,
     clients: Participation,
 ) -> Method:
@@ -209,14 +173,8 @@ def fedbabu(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     frozen : str
         Leaves that are not trained and do not travel, as a regular expression of their names.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -224,9 +182,8 @@ def fedbabu(
     >>> fedbabu(lambda w, x: (w["head"] - x) ** 2, n=10).hyper
     Hyper(eta=0.005, alpha=0.01)
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     head = private_leaves(frozen, "frozen")
     return federated(
-        adaptation, fedbabu_update(loss, head), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=inner_steps, frozen=head, server=server_optimizer(optimizer),
+        use.adaptation(loss), fedbabu_update(loss, head), Hyper(eta=eta, alpha=alpha), batch,
+        clients, inner_steps=use.inner_steps, frozen=head, server=server_optimizer(optimizer),
     )  # fmt: skip

@@ -28,14 +28,7 @@ from moml.algorithms.federated.server import TAKE_MEAN, on_leaves
 from moml.algorithms.parts.adapt import Leaves, combine, leaf_names, no_leaves, pick
 from moml.algorithms.parts.choices import MEMORY_DTYPES, Stored
 from moml.algorithms.parts.memory import Ema, ema, none
-from moml.algorithms.parts.task_map import (
-    One,
-    Rows,
-    TaskMap,
-    in_slices,
-    mean_from_sum,
-    norm,
-)
+from moml.algorithms.parts.task_map import One, Rows, TaskMap, in_slices, mean_from_sum, norm
 from moml.errors import ConfigError
 from moml.types import (
     Algorithm,

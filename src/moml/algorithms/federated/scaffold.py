@@ -8,10 +8,9 @@ from moml.algorithms.federated.client import ClientResult, Steps, Update, descen
 from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.server import answered
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.adapt import all_leaves
-from moml.algorithms.parts.choices import Sampling, by_steps
+from moml.algorithms.parts.choices import Sampling, Use
 from moml.algorithms.parts.memory import Ema
-from moml.algorithms.signature import Chosen, Count, NonNegative, Positive
+from moml.algorithms.signature import NonNegative, Positive
 from moml.types import Answers, Hyper, Loss, Meta, Server, State, Task
 
 
@@ -53,8 +52,7 @@ def scaffold(
     eta: Positive = 0.005,
     alpha: NonNegative = 0.01,
     server_rate: Positive = 1.0,
-    inner_steps: Count = 1,
-    leaves: Chosen = all_leaves,
+    use: Use,
     clients: Participation,
 ) -> Method:
     """SCAFFOLD: FedAvg with control variates against the drift of clients.
@@ -63,14 +61,8 @@ def scaffold(
 
     Parameters
     ----------
-    eta : float
-        Step size of the clients.
-    alpha : float
-        Step size of the adaptation when the model is used.
     server_rate : float
         How far the server goes towards the mean, the paper's global step size.
-    inner_steps : int
-        Gradient steps of the adaptation when the model is used.
 
     Examples
     --------
@@ -78,9 +70,9 @@ def scaffold(
     >>> scaffold(lambda w, x: (w - x) ** 2, n=10).hyper.server_rate
     1.0
     """
-    adaptation = by_steps(loss, curvature="first-order", leaves=leaves)
     hyper = Hyper(eta=eta, alpha=alpha, server_rate=server_rate)
     return federated(
-        adaptation, scaffold_update(loss), hyper, batch, clients, inner_steps=inner_steps,
-        begin=optax.tree.zeros_like, server=scaffold_server(batch.count),
+        use.adaptation(loss), scaffold_update(loss), hyper, batch, clients,
+        inner_steps=use.inner_steps, begin=optax.tree.zeros_like,
+        server=scaffold_server(batch.count),
     )  # fmt: skip

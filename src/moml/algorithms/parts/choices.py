@@ -162,3 +162,15 @@ class Inner(Group):
             if getattr(self, name) != getattr(Inner, name):
                 raise ConfigError(f"{name} must be left out where adapt is given: adapt decides it")
         return self.adapt
+
+
+@dataclass(frozen=True)
+class Use(Group):
+    """The adaptation where clients have none in training: first-order steps when it is used."""
+
+    inner_steps: Count = 1
+    leaves: Chosen = all_leaves
+
+    def adaptation(self, loss: Loss) -> Adaptation:
+        """Gradient steps on the chosen leaves."""
+        return by_steps(loss, curvature="first-order", leaves=self.leaves)

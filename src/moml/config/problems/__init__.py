@@ -1,6 +1,6 @@
 """What can be learned: a frozen dataclass each. The words under a field are its help.
 
-`PROBLEMS` maps the names of configurations to them; `moml.register_problem` adds a user's.
+`PROBLEMS` maps the names of configurations to them; `moml.plugins.register_problem` adds a user's.
 """
 
 from dataclasses import MISSING, fields, is_dataclass

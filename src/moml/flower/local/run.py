@@ -8,14 +8,7 @@ from shlex import quote
 
 from moml.config.config import fields_of
 from moml.config.plugins import plugin_words
-from moml.errors import (
-    ConfigError,
-    Diverged,
-    FlowerError,
-    Interrupted,
-    PluginNeeded,
-    one_line,
-)
+from moml.errors import ConfigError, Diverged, FlowerError, Interrupted, PluginNeeded, one_line
 from moml.flower.app.settings import DEFAULTS, Settings, read
 from moml.flower.local.deploy import LINK, deployed, flwr, online
 from moml.flower.local.folder import NAME, Places, toml

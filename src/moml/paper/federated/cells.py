@@ -34,7 +34,8 @@ class Protocol:
     exact: bool = True  # curvature of the inner gradient; else first-order
     independent_hessian: bool = False  # S2 is drawn independently of S1
     queries: int = K  # size of S3
-    reused: bool = False  # one draw of S1 and S3 serves all H local steps of a round
+    reused: bool = False  # one draw of S1 and S3 serves all H local steps of a round, and one
+    # gradient all steps of pFedMe's subproblem
     decays: bool = True  # eta / 10 at 50 % and again at 75 % of the rounds; not in the paper's text
     unscaled_restart: bool = False  # the batch that fills u keeps its pixels in 0 .. 255
     standardised: bool = True  # pixels less their mean over their deviation; else 0 .. 1
@@ -43,7 +44,6 @@ class Protocol:
     mean_of_steps: bool = False  # accuracy: mean over the fine-tuning steps; else after the last
     best_round: bool = False  # the best of all rounds that are scored; else the last
     few_queries: bool = False  # scored on 10 images; else on all the rest of a half of the test set
-    stale: bool = False  # pFedMe's subproblem takes all its steps with one gradient
     prox: float = 15.0  # pFedMe's lambda
     prox_steps: int = 3  # its R; 3 gradients cost what a personal step with its curvature costs
     more_mnist: bool = False  # a = 168 for MNIST's training images
@@ -56,7 +56,7 @@ class Protocol:
 _RELEASED = Protocol(
     exact=False, queries=10, reused=True, decays=False, unscaled_restart=True, standardised=False,
     bare_elu=True, stratified=True, mean_of_steps=True, best_round=True, few_queries=True,
-    stale=True, prox=500.0, prox_steps=10, more_mnist=True, tuned=False, stops=False, unseen=False,
+    prox=500.0, prox_steps=10, more_mnist=True, tuned=False, stops=False, unseen=False,
 )  # fmt: skip
 PROTOCOLS = {
     "released": _RELEASED,

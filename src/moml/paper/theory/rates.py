@@ -30,7 +30,6 @@ MANY = 2_000  # tasks that stand for infinitely many
 POINTS = 40  # evaluations of a run
 LARGEST = 4 / 3  # the accuracy that the first horizon is for, in our units
 SHRINK = 4.0 ** (-1 / 5)  # from one horizon to the next: four times v1's iterations
-HORIZONS = 5
 START = 0.5  # of every coordinate of w: |grad F|^2 is 9e-3 there, and 4e-4 at 0
 
 
