@@ -21,7 +21,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,9 +34,10 @@ import numpy as np
 from common import machine
 from moml.algorithms.parts.schedule import decay_at
 from moml.algorithms.single.matching import match_beta
-from moml.errors import Diverged
+from moml.errors import DataError, Diverged, MomlError
 from moml.paper.shots.families import family, learner, training_tasks
 from moml.paper.shots.study import FULL, SHOTS, Place, tests
+from moml.storage.files import read_json, writable_folder
 from moml.training.compose import init_key
 from moml.training.fit import fit
 from moml.training.learner import Learner
@@ -144,12 +145,19 @@ def measure(
         yield row
 
 
+def rows_of(path: Path) -> list[Record]:
+    """The rows that `train` wrote to a file."""
+    rows = read_json(path)
+    if not all({*Place._fields, "seed", "eta", "beta", "errors"} <= row.keys() for row in rows):
+        raise DataError(f"{path} must have rows of auto_regret.py train; got others")
+    return rows
+
+
 def train(options: argparse.Namespace) -> None:
     """Go through the units of a part."""
     end = time.monotonic() + 60 * options.minutes
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"auto-{options.part:02d}-of-{options.of:02d}.json"
-    rows: list[Record] = json.loads(path.read_text()) if path.exists() else []
+    path = writable_folder(options.out) / f"auto-{options.part:02d}-of-{options.of:02d}.json"
+    rows = rows_of(path) if path.exists() else []
     machine()
     mine = units(options.iterations, options.seeds)[options.part :: options.of]
     mine = [unit for unit in mine if not options.family or unit.place.family in options.family]
@@ -236,9 +244,11 @@ def line(name: str, found: Sequence[Cell]) -> str:
 
 def table(options: argparse.Namespace) -> None:
     """Print the regret of the rows in some files."""
-    rows = [row for path in options.rows for row in json.loads(path.read_text())]
+    rows = [row for path in options.rows for row in rows_of(path)]
     everything = list(cells(rows))
     found = [cell for cell in everything if cell.best <= cell.useless]
+    if not found:
+        raise DataError("at least one cell must have all its trainings; none has: train further")
     seeds = sorted({cell.seeds for cell in found})
     eta, lost = sorted({row["eta"] for row in rows}), sum(row["errors"] is None for row in rows)
     print(
@@ -322,6 +332,24 @@ def cost(options: argparse.Namespace) -> None:
               f"{each['auto'] / each['plain']:.2f} compiled")  # fmt: skip
 
 
+def whole(text: str, least: int = 1) -> int:
+    """A whole number of at least 1, or another least."""
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}; got {text}")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not 0 < value < np.inf:
+        raise argparse.ArgumentTypeError(f"must be a number above 0; got {text}")
+    return value
+
+
 def main() -> None:
     """Parse the words."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -329,23 +357,28 @@ def main() -> None:
     one = commands.add_parser("train")
     one.set_defaults(run=train)
     one.add_argument("--out", type=Path, required=True)
-    one.add_argument("--part", type=int, default=0)
-    one.add_argument("--of", type=int, default=1)
-    one.add_argument("--minutes", type=float, default=1e6)
-    one.add_argument("--seeds", type=int, default=3)
-    one.add_argument("--iterations", type=int, default=FULL.iterations)
-    one.add_argument("--eta", type=float, default=0.005)
-    one.add_argument("--shots", type=int, nargs="+", default=SHOTS)
-    one.add_argument("--family", nargs="+")
+    one.add_argument("--part", type=partial(whole, least=0), default=0)
+    one.add_argument("--of", type=whole, default=1)
+    one.add_argument("--minutes", type=positive, default=1e6)
+    one.add_argument("--seeds", type=whole, default=3)
+    one.add_argument("--iterations", type=whole, default=FULL.iterations)
+    one.add_argument("--eta", type=positive, default=0.005)
+    one.add_argument("--shots", type=int, nargs="+", default=SHOTS, choices=SHOTS)
+    one.add_argument("--family", nargs="+", choices=("sine", "bump", "ramp", "linear"))
     two = commands.add_parser("table")
     two.set_defaults(run=table)
     two.add_argument("rows", type=Path, nargs="+")
     three = commands.add_parser("cost")
     three.set_defaults(run=cost)
-    three.add_argument("--iterations", type=int, default=FULL.iterations)
-    three.add_argument("--turns", type=int, default=3)
+    three.add_argument("--iterations", type=whole, default=FULL.iterations)
+    three.add_argument("--turns", type=whole, default=3)
     options = parser.parse_args()
-    options.run(options)
+    if options.run is train and options.part >= options.of:
+        one.error(f"--part must be below --of; got {options.part} and {options.of}")
+    try:
+        options.run(options)
+    except MomlError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

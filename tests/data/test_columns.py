@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,6 +94,14 @@ def test_a_column_that_counts_the_rows_is_no_input():
     columns = learn_columns(table, "y")
     assert columns.left_out == {"": "it has no name", "rownames": "it counts the rows"}
     assert learn_columns(table, "y", inputs=["rownames"]).names == ["rownames"]
+
+
+def test_the_index_of_a_pandas_frame_in_a_file_is_no_input(tmp_path):
+    frame = pd.DataFrame({"x": Y**2, "y": Y})[np.arange(N) % 3 > 0]
+    frame.to_parquet(tmp_path / "some.parquet")
+    columns = learn_columns(read_table(tmp_path / "some.parquet"), "y")
+    assert columns.names == ["x"]
+    assert columns.left_out == {"__index_level_0__": "it is the index of a pandas frame"}
 
 
 def test_outliers_neither_flatten_the_rest_nor_overflow():

@@ -319,6 +319,21 @@ def test_every_round_is_shown_however_late(places, monkeypatch, services):  # no
 
 
 @pytest.mark.parametrize(
+    "names, told",
+    [
+        (["neptune"], "log must be of tensorboard, wandb, mlflow; got 'neptune'"),
+        (["mlflow", "mlflow"], "log must name each service once; got mlflow mlflow"),
+        (["wandb"], r"--log wandb needs wandb: pip install 'moml\[wandb\]'"),
+    ],
+)
+def test_services_are_checked_before_a_run_is_made(places, monkeypatch, names, told):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match=f"^{told}$"):
+        moml(["flower", "run", str(places.root), "--log", *names])
+    assert not places.runs.exists() or not list(places.runs.iterdir())
+
+
+@pytest.mark.parametrize(
     "why, kind", [("no room", FlowerError), ("it diverged at round 2", Diverged)]
 )
 def test_a_run_that_fails_says_why(places, monkeypatch, why, kind):

@@ -73,7 +73,16 @@ def test_users_mistakes_leave_nothing_behind(tmp_path, capsys, monkeypatch):
     assert code == 2 and "pip install 'moml[mlflow]'" in told and told.count("\n") == 1
     code, _, told = call(capsys, "train", "sine", "--out", folder, "--log", "neptune")
     assert code == 2 and "log must be of tensorboard, wandb, mlflow; got 'neptune'" in told
-    assert not folder.exists()
+    code, _, told = call(capsys, "train", "sine", "--out", folder, "--log", "wandb", "wandb")
+    assert code == 2 and "log must name each service once; got wandb wandb" in told
+    assert told.count("\n") == 1 and not folder.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
+    runs.train(TINY, tmp_path / "run", callback=lambda info: True)
+    (tmp_path / "run" / "tensorboard").touch()
+    code, _, told = call(capsys, "resume", tmp_path / "run", "--log", "tensorboard")
+    assert code == 2 and told.splitlines()[-1].endswith("run/tensorboard: File exists")
 
 
 def test_the_command_to_go_on_names_the_services(tmp_path):

@@ -100,6 +100,23 @@ def test_an_unknown_service_is_told():
         check_sinks(["wandb", "neptune"])
 
 
+def test_a_service_that_is_named_twice_is_told():
+    with pytest.raises(ConfigError, match=r"log must name each service once; got wandb wandb$"):
+        check_sinks(["wandb", "wandb"])
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning")  # MLflow's own
+def test_mlflow_without_settings_writes_here(services, tmp_path, monkeypatch):  # noqa: F811
+    """By default it keeps an SQLite file, which needs packages that mlflow-skinny does not."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    monkeypatch.chdir(tmp_path)
+    with open_sinks(["mlflow"], tmp_path, About(CONFIG), 0) as write:
+        write(row(1))
+    (run,) = mlflow_runs("sqlite:///mlflow.db")
+    assert run["status"] == "FINISHED" and (tmp_path / "mlflow.db").is_file()
+    close(run["rows"], {1: seen(1)})
+
+
 def test_a_service_that_fails_stops_no_run(tmp_path, monkeypatch, caplog):
     written = []
 

@@ -30,11 +30,12 @@ def services(tmp_path, monkeypatch):
         sys.modules["wandb"].teardown()  # it has read the variables
 
 
-def mlflow_runs(folder: Path) -> list[dict[str, Any]]:
-    """The runs of the experiment moml."""
+def mlflow_runs(where: Path | str) -> list[dict[str, Any]]:
+    """The runs of the experiment moml: in the folder of the services, or at an address."""
     import mlflow
 
-    client, found = mlflow.MlflowClient((folder / "mlflow").as_uri()), []
+    uri = where if isinstance(where, str) else (where / "mlflow").as_uri()
+    client, found = mlflow.MlflowClient(uri), []
     experiment = client.get_experiment_by_name("moml")
     for run in client.search_runs([experiment.experiment_id]):
         rows: Rows = defaultdict(dict)

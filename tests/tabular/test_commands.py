@@ -121,6 +121,23 @@ def test_services_get_losses_and_scores(services, run, table, tmp_path, capsys):
         train_table(table, task="user", target="y", log=["wandb"])
 
 
+def test_services_that_cannot_be_used(services, table, tmp_path, capsys, monkeypatch):  # noqa: F811
+    words = ["train", "--data", table, "--task", "user", "--target", "y", *SMALL]
+    words += ["--out", tmp_path / "mine", "--log"]
+    told = refused(capsys, *words, "neptune")
+    assert told.endswith("log must be of tensorboard, wandb, mlflow; got 'neptune'")
+    assert "each service once" in refused(capsys, *words, "tensorboard", "tensorboard")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere://")
+    with pytest.raises(SystemExit) as stopped:
+        moml(*words, "tensorboard", "mlflow")
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert stopped.value.code == 2 and told.startswith("moml: mlflow cannot be started: ")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "wandb", None)
+        assert "pip install 'moml[wandb]'" in refused(capsys, *words, "wandb")
+    assert not [path for path in tmp_path.iterdir() if "mine" in path.name]  # all can be repeated
+
+
 def column(path, name):
     return read_table(path).columns[name].values
 

@@ -167,7 +167,9 @@ PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
 
 
 def check_sinks(names: Sequence[str]) -> None:
-    """Refuse an unknown name, or one whose package is not installed, before anything is started."""
+    """Refuse a name that is unknown, given twice, or whose package is not installed."""
+    if len(set(names)) < len(names):
+        raise ConfigError(f"log must name each service once; got {' '.join(names)}")
     for name in names:
         if name not in SINKS:
             raise ConfigError(f"log must be of {', '.join(SINKS)}; got {name!r}")
@@ -201,7 +203,7 @@ def open_sinks(
 
     ended: BaseException | None = None
     try:
-        for name in dict.fromkeys(names):
+        for name in names:
             try:
                 writers[name] = SINKS[name](folder, about, step)
             except MomlError:

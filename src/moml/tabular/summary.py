@@ -4,8 +4,9 @@ A run's folder is written as a whole at the end, so what a service keeps in file
 OUT-logs.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -133,15 +134,22 @@ def logs_place(out: Path | None, names: Sequence[str]) -> Path | None:
 def open_logs(
     names: Sequence[str], place: Path | None, config: Record
 ) -> Iterator[Callable[[str], Callable[[Record], None]]]:
-    """Yield a function from a name to one that gives rows, with that name before theirs, to sinks.
+    """Yield `phase(prefix)`: a function that logs rows, each of their names as PREFIX/NAME.
 
-    The steps of one training are counted on from those of the last.
+    A phase counts its steps on from the last step of the phase before it.
     """
+    if place is None:
+        yield lambda prefix: lambda row: None
+        return
+    given = {key: value for key, value in config.items() if value is not None}
+    about = About(given, name=place.name.removesuffix("-logs"))
     last = 0
-    name = None if place is None else place.name.removesuffix("-logs")
-    about = About({key: value for key, value in config.items() if value is not None}, name=name)
-    opened = nullcontext(lambda row: None)
-    with opened if place is None else open_sinks(names, writable_folder(place), about, 0) as write:
+    with ExitStack() as stack:
+        try:
+            write = stack.enter_context(open_sinks(names, writable_folder(place), about, 0))
+        except ConfigError:
+            shutil.rmtree(place, ignore_errors=True)  # or the next try would find it
+            raise
 
         def phase(prefix: str) -> Callable[[Record], None]:
             begin = last
@@ -158,7 +166,7 @@ def open_logs(
 
 
 def scores_row(scores: Iterable[Record]) -> Record:
-    """The mean scores as a row of metrics, at the step that was the last.
+    """The mean scores as a row of metrics; step 0 of a phase is the last step before it.
 
     >>> scores_row([{"model": "personal", "shots": 5, "metric": "rmse", "mean": 0.5}])
     {'step': 0, 'rmse/personal/5': 0.5}

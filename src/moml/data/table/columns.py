@@ -24,6 +24,7 @@ BLOCK = 1 << 13  # rows encoded at a time, to fit in a processor's cache
 ROWS = 20  # fewer may be consecutive by chance
 FORMAT = 1  # of the JSON below
 DATE = re.compile(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}")
+INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an unnamed index in a file
 KINDS = {"number": "number", "time": "date", "text": "text"}  # and their names in errors
 
 
@@ -131,8 +132,8 @@ def learn_columns(
     for name in [name for name in (inputs or table.columns) if name not in apart]:
         column = table.column(name)
         _no_dates(table, name, column)
-        counting = not inputs and _counts(column)
-        given, why = (None, "it counts the rows") if counting else learn(name, column, rows)
+        index = None if inputs else _index(name, column)
+        given, why = (None, index) if index else learn(name, column, rows)
         if given is None:
             left_out[name] = why
         else:
@@ -143,11 +144,13 @@ def learn_columns(
     return Columns(tuple(found), known, left_out)
 
 
-def _counts(column: Column) -> bool:
-    """Whether a column has the row numbers, as in tables saved with an index."""
+def _index(name: str, column: Column) -> str | None:
+    """Why a column is an index, as in tables saved with one; None where it is not."""
+    if INDEX.fullmatch(name):
+        return "it is the index of a pandas frame"
     values = column.values
     whole = column.kind == "number" and values.dtype.kind in "iu" and len(values) > ROWS
-    return whole and bool((np.diff(values) == 1).all())
+    return "it counts the rows" if whole and (np.diff(values) == 1).all() else None
 
 
 def _parsed(part: "Record") -> "Record":

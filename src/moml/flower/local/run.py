@@ -129,9 +129,12 @@ def run(
 
 
 def _run(
-    places: Places, folder: Path, show: Callable[[Record], None], shown: int, more: str
+    places: Places, folder: Path, show: Callable[[Record], None], shown: int, log_option: str
 ) -> None:
-    """Start a run and show its rounds; `shown` were before. `more` is for the command to resume."""
+    """Start a run and show its rounds after the first `shown`.
+
+    `log_option` ends the command to resume that errors name.
+    """
 
     def show_new() -> bool:
         """Show the new rounds; whether the last one is among them."""
@@ -153,24 +156,24 @@ def _run(
             if halt := asked():
                 flwr(places, "stop", number, NAME)
                 show_new()
-                raise Interrupted(f"stopped; {_hint(places, folder)}{more}", 128 + halt)
+                raise Interrupted(f"stopped; {_hint(places, folder)}{log_option}", 128 + halt)
             now = deployed(places)
             if time.monotonic() > ask or (now is not None and LINK in now.missing):
-                status, why = _status(places, folder, number, more)
+                status, why = _status(places, folder, number, log_option)
                 ask = time.monotonic() + wait
         show_new()
     if status != "finished:completed":
         kind = Diverged if " diverged at round " in why else FlowerError
         end = f"the run ended as {status}: {why or 'no reason given'}"
-        raise kind(f"{end}; {_hint(places, folder)}{more}")
+        raise kind(f"{end}; {_hint(places, folder)}{log_option}")
 
 
-def _status(places: Places, folder: Path, number: str, more: str) -> tuple[str, str]:
+def _status(places: Places, folder: Path, number: str, log_option: str) -> tuple[str, str]:
     try:
         (found,) = flwr(places, "list", NAME, "--run-id", number)["runs"]
     except FlowerError as error:
         reason = f"the SuperLink does not answer any more ({error})"
-        raise FlowerError(f"{reason}; {_hint(places, folder)}{more}") from error
+        raise FlowerError(f"{reason}; {_hint(places, folder)}{log_option}") from error
     return found["status"], one_line(found["status-details"], 1000)
 
 
