@@ -39,9 +39,8 @@ class Batch(NamedTuple):
     bits
         32 random bits of each sample, where a loss takes a key: see `moml.tasks.keyed`.
 
-    >>> batch = Batch(np.zeros((10, 1)), np.ones((10, 1)))
-    >>> batch.x.shape, batch.mask
-    ((10, 1), None)
+    >>> Batch(np.zeros((10, 1)), np.ones((10, 1))).x.shape
+    (10, 1)
     """
 
     x: PyTree
@@ -273,11 +272,9 @@ class Tasks:
         Function of numpy's ids and draws that reads samples outside of a program; `fetch_from` then
         takes these in place of the draws. None: samples are fetched inside.
 
-    >>> import moml
-    >>> tasks = moml.from_arrays(np.zeros((4, 10, 1)), np.ones((4, 10, 1)))
-    >>> ids = jax.numpy.arange(2)
-    >>> drawn = tasks.draw(jax.random.key(0), ids, 3)  # which rows
-    >>> tasks.fetch(ids, drawn).x.shape
+    >>> from moml import from_arrays
+    >>> tasks, ids = from_arrays(np.zeros((4, 10, 1)), np.ones((4, 10, 1))), jax.numpy.arange(2)
+    >>> tasks.fetch(ids, tasks.draw(jax.random.key(0), ids, 3)).x.shape
     (2, 3, 1)
     """
 

@@ -16,7 +16,7 @@ from moml.config.config import check
 from moml.config.plugins import import_plugins
 from moml.config.problems import Synthetic
 from moml.config.toml import dump, load
-from moml.flower.app.client_app import told
+from moml.flower.app.client_app import settings_of
 from moml.methods import METHODS as registered
 from moml.runs.job import single
 from moml.storage.metrics import read
@@ -207,10 +207,10 @@ def test_a_node_imports_what_it_is_told_by_its_own_machine_alone(folder):
     unload("my-scaffold")
     node = {"partition-id": 0, "num-partitions": 1}
     with pytest.raises(moml.errors.ConfigError, match="config needs the plugin my_scaffold"):
-        told(Context(1, 1, node, RecordDict(), run_config))
+        settings_of(Context(1, 1, node, RecordDict(), run_config))
     assert "my_scaffold" not in sys.modules
     own = Context(1, 1, node | {"plugin": "my_scaffold"}, RecordDict(), run_config)
-    assert told(own)[0].config.method == "my-scaffold" and "my_scaffold" in sys.modules
+    assert settings_of(own)[0].config.method == "my-scaffold" and "my_scaffold" in sys.modules
 
 
 @pytest.mark.slow

@@ -98,7 +98,8 @@ def resnet18(channels: int, classes: int, *, norm: str = "group", width: int = 6
         included, and `named("stats")` these alone.
 
     >>> net = resnet18(3, 10, width=4)
-    >>> net.predict(net.init(jax.random.key(0)), jnp.zeros((5, 32, 32, 3))).shape
+    >>> params = jax.eval_shape(net.init, jax.random.key(0))  # shapes alone; else net.init(key)
+    >>> jax.eval_shape(net.predict, params, jnp.zeros((5, 32, 32, 3))).shape
     (5, 10)
     """
     check_count("channels", channels)

@@ -166,10 +166,10 @@ def run_job(
             text = "the last bits may differ from run to run; XLA_FLAGS=%s=true keeps them"
             log.warning(text, DETERMINISTIC[0])
         every = max(1, config.score_every // config.log_every) if config.score_every else 0
-        told = About(fields_of(config), logs.group, logs.members)
+        for_sinks = About(fields_of(config), logs.group, logs.members)
         with (
             Metrics(path, mark) if group.leads else nullcontext() as metrics,
-            open_sinks(logs.names if group.leads else (), folder, told, done) as show,
+            open_sinks(logs.names if group.leads else (), folder, for_sinks, done) as show,
         ):
             spent = _spent(path, job, done, leads=group.leads)
             clock, halt = time.monotonic(), 0

@@ -28,7 +28,7 @@ PROJECT = "moml"  # of runs there, unless the service's own variables name anoth
 
 
 class About(NamedTuple):
-    """What a service is told of a run; `members` are the settings of a sweep's."""
+    """What a service gets to know of a run; `members` are the settings of a sweep's."""
 
     config: Record
     group: Path | None = None  # the folder of the sweep

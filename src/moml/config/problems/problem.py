@@ -66,7 +66,7 @@ class Problem:
 
     @property
     def classifies(self) -> bool:
-        """Whether classes are told apart, and scores are accuracies; else scores are errors."""
+        """Whether it classifies, and scores are accuracies; else scores are errors."""
         return True
 
     @property

@@ -43,7 +43,7 @@ def mute(message: Message, context: Context, call_next: Handler) -> Message:
         return Message(Error(FAILED, reason), reply_to=message)
 
 
-def told(context: Context) -> tuple[Settings, Node]:
+def settings_of(context: Context) -> tuple[Settings, Node]:
     """The settings of the run and of this node, which imports the plugins of its own settings."""
     node = node_of(context.node_config)
     import_plugins(node.plugins)
@@ -52,7 +52,7 @@ def told(context: Context) -> tuple[Settings, Node]:
 
 def noised(message: Message, context: Context, call_next: Handler) -> Message:
     """Apply Flower's local differential privacy, with the numbers of this run."""
-    privacy = told(context)[0].privacy
+    privacy = settings_of(context)[0].privacy
     if privacy is None:
         raise ConfigError("this run has no privacy")
     # Two updates of norm C differ by 2 C at most; Flower's noise is sensitivity times this factor.
@@ -72,7 +72,7 @@ def holds(message: Message, context: Context) -> Message:
 
 def train(message: Message, context: Context) -> Message:
     """Do a node's part of a round."""
-    settings, node = told(context)
+    settings, node = settings_of(context)
     if message.metadata.message_type != settings.action:
         raise ConfigError(f"asked by {message.metadata.message_type}, not {settings.action}")
     asked: Record = dict(message.content.config_records[CONFIG])
