@@ -18,7 +18,7 @@ os.environ["XLA_FLAGS"] = " ".join(
 )
 
 project = "moml"
-author = "The moml developers"
+author = copyright = "The moml developers"
 release = version = moml.__version__
 
 extensions = [
