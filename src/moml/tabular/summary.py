@@ -14,6 +14,7 @@ from moml.data.table.columns import Columns
 from moml.data.table.frame import Table
 from moml.data.table.groups import Groups
 from moml.data.table.inputs import CLIP
+from moml.data.table.target import written
 from moml.errors import ConfigError
 from moml.storage.files import writable_folder
 from moml.storage.sinks import About, check_sinks, open_sinks
@@ -45,7 +46,8 @@ def describe(columns: Columns, table: Table, groups: Groups) -> list[str]:
         has = "task has" if single == 1 else "tasks have"
         it = "it" if single == 1 else "they"
         lines.append(f"{single:,} {has} one row: {it} can be adapted to, not scored")
-    lines += [_target(columns, table), *_inputs(columns), *_missing(columns, table)]
+    lines += [_target(columns, table), *_inputs(columns), *_written(columns, table)]
+    lines += _missing(columns, table)
     lines += _far(columns, table)
     if columns.left_out:
         why = [f"{name} ({why})" for name, why in columns.left_out.items()]
@@ -83,6 +85,14 @@ def _inputs(columns: Columns) -> list[str]:
         many = one if len(found) == 1 else {"category": "categories"}.get(one, f"{one}s")
         lines.append(f"{len(found)} {many} as input: {_few(names)}")
     return lines
+
+
+def _written(columns: Columns, table: Table) -> list[str]:
+    """Texts that an option reads as numbers."""
+    names = [given.name for given in columns.inputs if given.kind == "text"]
+    names += [columns.target.name] if columns.target.kind == "text" else []
+    found = {name: written(table.columns[name]) for name in names if name in table.columns}
+    return [f"column {name} has texts: {said}" for name, said in found.items() if said]
 
 
 def _missing(columns: Columns, table: Table) -> list[str]:

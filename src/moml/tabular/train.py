@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from moml.config.user_function import load_build
+from moml.data.table.cells import cells
 from moml.data.table.columns import Columns, learn_columns
-from moml.data.table.frame import Table
+from moml.data.table.frame import Table, as_categories
 from moml.data.table.groups import group, split, weights
 from moml.errors import ConfigError, DataError, check_count
 from moml.models.user import as_model, check_model
@@ -36,7 +37,12 @@ def train_table(
     weight: str | None = None,
     inputs: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
+    categorical: Sequence[str] = (),
     classification: bool = False,
+    decimal: str | None = None,
+    thousands: str | None = None,
+    units: Sequence[str] = (),
+    na: Sequence[str] = (),
     missing: str = "impute",
     shots: int | None = None,
     hold_out: float = 0.2,
@@ -71,8 +77,18 @@ def train_table(
         Columns to predict from; by default all others.
     exclude
         Columns to leave out.
+    categorical
+        Columns of categories, whatever they look like, such as codes written as numbers.
     classification
         Treat a target of numbers as classes.
+    decimal
+        Decimal mark of numbers in texts: "." or ",".
+    thousands
+        Mark between groups of three digits, such as ",".
+    units
+        Signs before or after numbers, such as $ or %, that are not part of them.
+    na
+        Texts, or numbers, that stand for a missing value, besides NA, null and the like.
     missing
         Missing inputs: "impute" the training mean beside an indicator, or "refuse" them.
     shots
@@ -124,7 +140,8 @@ def train_table(
         )
     build = None if model is None else load_build(model)
     wanted = None if inputs is None else list(dict.fromkeys([*special, *inputs]))
-    table = read(data, wanted, [task])
+    form = cells(decimal, thousands, units, na)
+    table = as_categories(read(data, wanted, [task, *categorical], form), categorical)
     table.named(exclude)  # raises for a misspelt name
     groups = group(table, task, order)
     parts = split(groups, hold_out, seed)
@@ -161,6 +178,7 @@ def train_table(
         "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
         "missing": missing, "classification": classification,
         "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
+        "categorical": list(categorical), "cells": form._asdict(),
     }  # fmt: skip
     named = {"task": task, "target": target, "order": order, "weight": weight, "shots": shots,
              "seed": seed, "model": model}  # fmt: skip

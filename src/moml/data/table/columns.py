@@ -14,7 +14,7 @@ from moml.data.table.arrow import MISSING, arrow
 from moml.data.table.frame import NOTHING, Column, Table
 from moml.data.table.inputs import CYCLES, Features, Input, Scale, encode, learn, recoded
 from moml.data.table.lists import expanded
-from moml.data.table.target import Rows, Target, learn_target
+from moml.data.table.target import Rows, Target, learn_target, written
 from moml.errors import DataError
 
 if TYPE_CHECKING:  # it imports JAX, which reading data does not need
@@ -134,7 +134,8 @@ def learn_columns(
         counting = not inputs and _counts(column)
         given, why = (None, "it counts the rows") if counting else learn(name, column, rows)
         if given is None:
-            left_out[name] = why
+            hint = written(column)
+            left_out[name] = why if hint is None else f"{why}; {hint}"
         else:
             found.append(given)
     if not found:
