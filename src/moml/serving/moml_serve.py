@@ -515,7 +515,8 @@ class Table:
         features = [
             each for given in inputs for each in _encode(given, _column(rows, given["name"]))
         ]
-        return np.stack(features, axis=1).astype("f4").astype(float)  # training had float32
+        x = np.stack(features, axis=1) if features else np.zeros((sizes[0], 0))
+        return x.astype("f4").astype(float)  # training had float32
 
     def _tasks(self, rows: Rows, ordered: bool = False) -> dict[str, np.ndarray]:
         """The rows of each task by its id, in the order of the model's order column."""

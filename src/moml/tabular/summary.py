@@ -84,7 +84,7 @@ def _inputs(columns: Columns) -> list[str]:
             names = [f"{given.name} ({parts(given)})" for given in found]
         many = one if len(found) == 1 else {"category": "categories"}.get(one, f"{one}s")
         lines.append(f"{len(found)} {many} as input: {_few(names)}")
-    return lines
+    return lines or ["no input: a task is predicted from its known rows alone"]
 
 
 def _written(columns: Columns, table: Table) -> list[str]:
@@ -104,7 +104,7 @@ def _missing(columns: Columns, table: Table) -> list[str]:
             found.append(f"{given.name} {count:,}")
     said = "missing values, marked by an indicator; a number or date becomes its training mean"
     lines = [f"{said}: {_few(found)}"] if found else []
-    return [*lines, *columns.remarks(table)] or ["no value is missing"]
+    return [*lines, *columns.unseen(table)] or ["no value is missing"]
 
 
 def _far(columns: Columns, table: Table) -> list[str]:

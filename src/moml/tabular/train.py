@@ -1,6 +1,7 @@
 """`train_table`: from a user's table to a run."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -9,9 +10,10 @@ import numpy as np
 from moml.config.user_function import load_build
 from moml.data.table.cells import cells
 from moml.data.table.columns import Columns, learn_columns
+from moml.data.table.doubts import doubts
 from moml.data.table.frame import Table, as_categories
 from moml.data.table.groups import group, split, weights
-from moml.errors import ConfigError, DataError, check_count
+from moml.errors import ConfigError, DataError, MomlWarning, check_count
 from moml.models.user import as_model, check_model
 from moml.tabular.fit import fit_models
 from moml.tabular.model import TableModel
@@ -163,6 +165,8 @@ def train_table(
         check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
     for line in describe(columns, table, groups):
         say(line)
+    for line in doubts(table, columns, groups):
+        warnings.warn(line, MomlWarning, stacklevel=2)
     learn, held = f"{len(parts.train):,} tasks to learn from", f"{len(parts.held):,} held out"
     say(f"{learn}, {held} to score on; a new task brings {shots} row{'s' if shots > 1 else ''}")
     del table

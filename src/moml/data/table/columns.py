@@ -12,7 +12,17 @@ import numpy as np
 
 from moml.data.table.arrow import MISSING, arrow
 from moml.data.table.frame import NOTHING, Column, Table
-from moml.data.table.inputs import CYCLES, Features, Input, Scale, encode, learn, recoded
+from moml.data.table.inputs import (
+    CYCLES,
+    Features,
+    Input,
+    Scale,
+    encode,
+    learn,
+    outside,
+    range_of,
+    recoded,
+)
 from moml.data.table.lists import expanded
 from moml.data.table.target import Rows, Target, learn_target, written
 from moml.errors import DataError
@@ -21,7 +31,9 @@ if TYPE_CHECKING:  # it imports JAX, which reading data does not need
     from moml.types import Record
 
 BLOCK = 1 << 13  # rows encoded at a time, to fit in a processor's cache
+SHOWN = 8  # columns in a line
 ROWS = 20  # fewer may be consecutive by chance
+COUNTS = "it counts the rows"
 FORMAT = 1  # of the JSON below
 DATE = re.compile(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}")
 KINDS = {"number": "number", "time": "date", "text": "text"}  # and their names in errors
@@ -71,7 +83,18 @@ class Columns(NamedTuple):
         return x
 
     def remarks(self, table: Table) -> list[str]:
-        """Values of this table that training had not, and how they are encoded; one line each."""
+        """Values of this table that training had not, and how they are encoded, in lines."""
+        found = []
+        for given in self.inputs:
+            count = outside(given, _fitting(given, table, None))
+            if count:
+                found.append(f"{given.name} {count:,} ({range_of(given)})")
+        more = f" and {len(found) - SHOWN:,} more columns" if found[SHOWN:] else ""
+        said = f"rows outside the range of training, of {table.rows:,}, by column"
+        return self.unseen(table) + ([f"{said}: {', '.join(found[:SHOWN])}{more}"] if found else [])
+
+    def unseen(self, table: Table) -> list[str]:
+        """Missing values and categories that training had not; one line each."""
         lines = []
         for given in self.inputs:
             column = _fitting(given, table, None)
@@ -118,7 +141,7 @@ def learn_columns(
     """Describe the columns by `rows` of the table, those of the training tasks; by default all.
 
     Inputs are the ones given, or all columns except the target and those in `exclude`, where the
-    task and the weight belong. A target of texts or truth values has classes; one of numbers has
+    task and the weight belong; there may be none. A target of texts or truth values has classes; one of numbers has
     if `classification`.
     """
     rows = np.arange(table.rows) if rows is None else rows
@@ -132,13 +155,13 @@ def learn_columns(
         column = table.column(name)
         _no_dates(table, name, column)
         counting = not inputs and _counts(column)
-        given, why = (None, "it counts the rows") if counting else learn(name, column, rows)
+        given, why = (None, COUNTS) if counting else learn(name, column, rows)
         if given is None:
             hint = written(column)
             left_out[name] = why if hint is None else f"{why}; {hint}"
         else:
             found.append(given)
-    if not found:
+    if not found and any(why != COUNTS for why in left_out.values()):
         said = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise DataError(f"{table.name}: no input column is left{f' ({said})' if said else ''}")
     return Columns(tuple(found), known, left_out)
@@ -163,6 +186,8 @@ def _sound(part: Input | Target) -> bool:
         good, words = part.kind in ("number", "text", "flag"), part.classes
     else:
         good, words = part.kind in KINDS and set(part.cycles) <= set(CYCLES), part.words
+        good &= all(type(number) in (int, float) for number in part.span)
+        good &= len(part.span) in (0, 2)
     good &= all(isinstance(word, str) for word in (part.name, *words))
     return good and all(type(number) in (int, float) for number in part.scale)
 

@@ -45,6 +45,7 @@ class Input(NamedTuple):
     words: tuple[str, ...] = ()  # of text: the most frequent, in that order
     other: bool = False  # there were more
     cycles: tuple[str, ...] = ()  # of time: those that the training rows cover
+    span: tuple[float, ...] = ()  # of number and time: from, to; of the training rows
 
     @property
     def features(self) -> list[str]:
@@ -74,6 +75,22 @@ def scale_of(values: np.ndarray) -> Scale:
     middle = values[0]  # for the precision of large numbers that differ little
     mean, std = float(middle + (values - middle).mean()), float((values - middle).std())
     return Scale(mean, std if std > 1e-15 * abs(mean) else 0.0)
+
+
+def span_of(values: np.ndarray) -> tuple[float, ...]:
+    """The range of the finite values, widened to full hundredths of it: no single value is told.
+
+    >>> [round(end, 6) for end in span_of(np.array([0.5, 4.5, 7.7, np.nan]))]
+    [0.432, 7.704]
+    """
+    values = np.asarray(values, float)
+    values = values[np.isfinite(values)]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    step = (high - low) / 100
+    if not 0 < step < np.inf:
+        return (low, high) if len(values) else ()
+    down, up = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
+    return min(low, down), max(high, up)  # rounding may be off by a bit
 
 
 def learn(name: str, column: Column, rows: Int[np.ndarray, " n"]) -> Learned:
@@ -116,8 +133,30 @@ def seconds(column: Column) -> np.ndarray:
     return np.where(column.missing, np.nan, since)
 
 
+def outside(given: Input, column: Column) -> int:
+    """How many rows lie outside the range of the training rows."""
+    if not given.span:
+        return 0
+    at = seconds(column) if given.kind == "time" else column.values
+    low, high = given.span
+    return int(((at < low) | (at > high)).sum())
+
+
+def range_of(given: Input) -> str:
+    """The range of the training rows, in words.
+
+    >>> range_of(Input("day", "time", span=(0.0, 86400.0)))
+    '1970-01-01 to 1970-01-02'
+    """
+    if given.kind != "time":
+        return " to ".join(f"{value:g}" for value in given.span)
+    unit = "D" if given.span[1] - given.span[0] >= DAY else "s"
+    return " to ".join(str(np.datetime64(int(at), "s").astype(f"M8[{unit}]")) for at in given.span)
+
+
 def _learn_number(name: str, column: Column) -> tuple[Input, str]:
-    return Input(name, "number", scale_of(column.values)), "one value in all training tasks"
+    scale, span = scale_of(column.values), span_of(column.values)
+    return Input(name, "number", scale, span=span), "one value in all training tasks"
 
 
 def _learn_time(name: str, column: Column) -> tuple[Input, str]:
@@ -128,7 +167,8 @@ def _learn_time(name: str, column: Column) -> tuple[Input, str]:
     gap, span = np.median(np.diff(known)) if len(known) > 1 else np.inf, np.ptp(known)
     round_ = lambda cycle: span >= cycle and gap <= cycle / 2 and np.ptp(known % cycle) > 0
     cycles = tuple(name for name, cycle in CYCLES.items() if round_(cycle))
-    return Input(name, "time", scale_of(at), cycles=cycles), "one date in all training tasks"
+    found = Input(name, "time", scale_of(at), cycles=cycles, span=span_of(at))
+    return found, "one date in all training tasks"
 
 
 def _learn_text(name: str, column: Column) -> tuple[Input, str]:
