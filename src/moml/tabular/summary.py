@@ -13,7 +13,7 @@ import numpy as np
 from moml.data.table.columns import Columns
 from moml.data.table.frame import Table
 from moml.data.table.groups import Groups
-from moml.data.table.inputs import CLIP
+from moml.data.table.inputs import CLIP, Input
 from moml.data.table.target import written
 from moml.errors import ConfigError
 from moml.storage.files import writable_folder
@@ -77,14 +77,19 @@ def _inputs(columns: Columns) -> list[str]:
             continue
         names = [given.name for given in found]
         if kind == "text":
-            more = lambda given: "+" if given.other else ""
-            names = [f"{given.name} ({len(given.words)}{more(given)})" for given in found]
+            names = [f"{given.name} ({_levels(given)})" for given in found]
         if kind == "time":
             parts = lambda given: ", ".join(["elapsed", *given.cycles])
             names = [f"{given.name} ({parts(given)})" for given in found]
         many = one if len(found) == 1 else {"category": "categories"}.get(one, f"{one}s")
         lines.append(f"{len(found)} {many} as input: {_few(names)}")
     return lines or ["no input: a task is predicted from its known rows alone"]
+
+
+def _levels(given: Input) -> str:
+    """How many categories have a feature each, and what the others have."""
+    rare = f" and {len(given.levels):,} by their mean" if given.levels else ""
+    return f"{len(given.words)}{'+' if given.other else ''}{rare}"
 
 
 def _written(columns: Columns, table: Table) -> list[str]:

@@ -13,6 +13,7 @@ from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.doubts import doubts
 from moml.data.table.frame import Table, as_categories
 from moml.data.table.groups import group, split, weights
+from moml.data.table.levels import cross_fitted, with_levels
 from moml.errors import ConfigError, DataError, MomlWarning, check_count
 from moml.models.user import as_model, check_model
 from moml.tabular.fit import fit_models
@@ -156,9 +157,12 @@ def train_table(
         classification=classification,
     )
     check_missing(table, columns, missing)
+    seen_rows = groups.among(parts.train)
+    columns = with_levels(columns, table, groups, seen_rows)
     if shots is None:
         shots = max(1, min(SHOTS, int(np.median(groups.sizes)) // 2))
     x, y = columns.encode(table), columns.target(table)
+    x = cross_fitted(columns, table, groups, seen_rows, x)
     given = Rows(groups, x, y, None if weight is None else weights(table, weight), [])
     classes = len(columns.target.classes) or None
     if build is not None:

@@ -103,7 +103,7 @@ class Columns(NamedTuple):
                 taken = "no category" if given.kind == "text" else "the training mean"
                 said = f"missing in {missing:,} of {table.rows:,} rows, never in training"
                 lines.append(f"column {given.name}: {said}; taken as {taken}")
-            if given.kind == "text" and given.words and not given.other:
+            if given.kind == "text" and given.words and not (given.other or given.levels):
                 count = int((recoded(given, column).values == len(given.words)).sum())
                 if count:
                     said = f"a category that training had not in {count:,} of {table.rows:,} rows"
@@ -141,8 +141,8 @@ def learn_columns(
     """Describe the columns by `rows` of the table, those of the training tasks; by default all.
 
     Inputs are the ones given, or all columns except the target and those in `exclude`, where the
-    task and the weight belong; there may be none. A target of texts or truth values has classes; one of numbers has
-    if `classification`.
+    task and the weight belong; there may be none. A target of texts or truth values has classes;
+    one of numbers has if `classification`.
     """
     rows = np.arange(table.rows) if rows is None else rows
     inputs, exclude = (inputs and table.named(inputs)), expanded(exclude, table.columns)
@@ -187,7 +187,9 @@ def _sound(part: Input | Target) -> bool:
     else:
         good, words = part.kind in KINDS and set(part.cycles) <= set(CYCLES), part.words
         good &= all(type(number) in (int, float) for number in part.span)
-        good &= len(part.span) in (0, 2)
+        good &= len(part.span) in (0, 2) and all(isinstance(word, str) for word in part.levels)
+        good &= all(type(number) in (int, float) for number in part.means)
+        good &= len(part.means) % max(1, len(part.levels)) == 0
     good &= all(isinstance(word, str) for word in (part.name, *words))
     return good and all(type(number) in (int, float) for number in part.scale)
 

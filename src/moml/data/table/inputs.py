@@ -43,9 +43,11 @@ class Input(NamedTuple):
     scale: Scale = Scale(0.0, 0.0)
     indicator: bool = False  # some values were missing in training
     words: tuple[str, ...] = ()  # of text: the most frequent, in that order
-    other: bool = False  # there were more
+    other: bool = False  # there were more, without statistics
     cycles: tuple[str, ...] = ()  # of time: those that the training rows cover
     span: tuple[float, ...] = ()  # of number and time: from, to; of the training rows
+    levels: tuple[str, ...] = ()  # of text: others, with statistics of the target
+    means: tuple[float, ...] = ()  # level by level: see `moml.data.table.levels`
 
     @property
     def features(self) -> list[str]:
@@ -53,6 +55,8 @@ class Input(NamedTuple):
         names = [self.name] if self.scale.std else []
         names += [f"{self.name}={word}" for word in self.words]
         names += [f"{self.name} other"] if self.other else []
+        each = len(self.means) // max(1, len(self.levels))
+        names += [f"{self.name} mean{f' {i}' if each > 1 else ''}" for i in range(each)]
         names += [f"{self.name} {cycle} {f}" for cycle in self.cycles for f in ("sin", "cos")]
         return names + ([f"{self.name} missing"] if self.indicator else [])
 
@@ -109,6 +113,11 @@ def encode(given: Input, column: Column) -> list[np.ndarray]:
     missing = column.missing
     if given.kind == "text":
         features = [column.values == i for i in range(len(given.words) + given.other)]
+        if given.levels:
+            means = np.reshape(given.means, (len(given.levels), -1))
+            features += [
+                np.r_[np.zeros(len(given.words) + 1), m, 0][column.values] for m in means.T
+            ]
     else:
         at = seconds(column) if given.kind == "time" else column.values
         features = [np.where(missing, 0, given.scale(at))] if given.scale.std else []
@@ -119,11 +128,12 @@ def encode(given: Input, column: Column) -> list[np.ndarray]:
 
 
 def recoded(given: Input, column: Column) -> Column:
-    """A column of text with the codes of the description: len(words) is any other text."""
+    """A column of text with the codes of the description: words, any other text, levels."""
     if given.kind != "text":
         return column
-    place = {word: i for i, word in enumerate(given.words)}
-    code = [place.get(word, len(place)) for word in column.words.to_pylist()]
+    place, other = {word: i for i, word in enumerate(given.words)}, len(given.words)
+    place |= {word: other + 1 + i for i, word in enumerate(given.levels)}
+    code = [place.get(word, other) for word in column.words.to_pylist()]
     return Column("text", np.array([*code, -1], np.int32)[column.values])  # -1 takes the last
 
 
