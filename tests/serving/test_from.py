@@ -13,7 +13,6 @@ from moml.cli import main
 from moml.config.config import Config
 from moml.config.problems import Sine
 from moml.errors import CheckpointError, ConfigError
-from moml.report.page.document import report
 from moml.runs import runs
 from moml.tabular.continuation import LEAST, continue_table
 from moml.tabular.run import load_table_run
@@ -59,11 +58,8 @@ def test_few_tasks_join_and_the_common_parameters_stay(old, tmp_path, capsys):
     given = new.predict(asked).columns["prediction"]
     want = old.predict(asked, adapt_on=rows).columns["prediction"]
     np.testing.assert_allclose(given, want, rtol=1e-9)
-    page = report([new.folder], tmp_path / "page.html").read_text("utf-8")
-    assert "The run continues another one. Its model is the same" in page
-    scored = new.evaluation[0]["tasks"]
-    assert f"tasks of the run before; the scores are on {scored} held-out tasks" in page
-    assert "moml train --from RUN --data TABLE --hold-out 0.2 --seed 0 --out new-again" in page
+    continued = {"hold_out": 0.2, "iterations": None, "seed": 0, "scored": False, "trained": False}
+    assert new.about["continued"] == continued
 
 
 def test_many_tasks_move_the_common_parameters_towards_them(old, tmp_path):
@@ -77,9 +73,7 @@ def test_many_tasks_move_the_common_parameters_towards_them(old, tmp_path):
     later = visits(20, 9, first=200)
     assert rmse(new, later) < 0.95 * rmse(old, later)
     assert {row["tasks"] for row in new.evaluation} == {len(held)}
-    page = report([new.folder], tmp_path / "page.html").read_text("utf-8")
-    assert f"scored are new tasks; the scores are on {len(held)} held-out tasks" in page
-    assert "--iterations 100 --seed 0" in page and "in the run that this one continues" in page
+    assert new.about["continued"]["scored"] and new.about["continued"]["trained"]
     joined = {k: len(r) for k, r in new.residuals.items()}
     assert all(joined[k] > len(r) for k, r in old.residuals.items())
     # who was known keeps how far they were from the rest, and how their rows were

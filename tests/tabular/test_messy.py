@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from moml.errors import MomlWarning
+from moml.serving import moml_serve
 from moml.tabular.run import load_table_run
 from tests.tabular.test_commands import SMALL, moml, quick, refused  # noqa: F401
 
@@ -72,3 +74,19 @@ def test_help_of_training_on_a_table(capsys):
         assert stopped.value.code == 0
         said = capsys.readouterr().out
         assert "--thousands" in said and "--categorical" in said
+
+
+def test_ids_and_targets_alone_are_a_table(tmp_path, capsys):
+    data = columns()
+    names = ["Ann", "ann ", *(f"user {i}" for i in range(28))]
+    data = {"user": np.array(names)[data["user"]], "y": data["y"]}
+    path, run = csv_file(tmp_path / "two.csv", data), tmp_path / "run"
+    with pytest.warns(MomlWarning, match="tasks 'Ann' and 'ann ' differ in case, spaces"):
+        moml("train", "--data", path, *TASK, *SMALL, "--out", run)
+    assert "no input: a task is predicted from its known rows alone" in capsys.readouterr().out
+    moml("predict", run, "--data", path, "--out", tmp_path / "p.parquet")
+    made = pq.read_table(tmp_path / "p.parquet")["prediction"].to_numpy()
+    assert len(np.unique(made.round(6))) == 30  # one value a task
+    moml("export", run, "--out", tmp_path / "export")
+    served = moml_serve.load(tmp_path / "export").predict({"user": list(data["user"])})
+    np.testing.assert_allclose(served["prediction"], made, rtol=1e-5)

@@ -220,8 +220,8 @@ def _encode(given: Record, values: Values) -> list[np.ndarray]:
         if levels := given.get("levels"):  # statistics of the target, 0 of other categories
             means = np.reshape(given["means"], (len(levels), -1))
             place = {word: i for i, word in enumerate(levels)}
-            at = [place.get(word, len(levels)) for word in words]
-            features += [np.append(some, 0.0)[at] for some in means.T]
+            known = [place.get(word, len(levels)) for word in words]
+            features += [np.append(some, 0.0)[known] for some in means.T]
         return [*features, missing] if given["indicator"] else features
     at = (_numbers if given["kind"] == "number" else _seconds)(name, values)
     missing = np.isnan(at)

@@ -54,12 +54,12 @@ class TableRun:
     @property
     def cells(self) -> Cells:
         """How numbers and missing values are written in texts."""
-        return cells(**self.about["settings"].get("cells", {}))
+        return cells(**self.about.get("settings", {}).get("cells", {}))
 
     def reading(self, **form: str | Sequence[str] | None) -> "TableRun":
         """The run, to read tables with another `decimal`, `thousands`, `units` or `na`."""
         wanted = cells(**(self.cells._asdict() | form))._asdict()
-        settings = self.about["settings"] | {"cells": wanted}
+        settings = self.about.get("settings", {}) | {"cells": wanted}
         return replace(self, about=self.about | {"settings": settings})
 
     @with_frames

@@ -4,12 +4,14 @@ A run's folder is written as a whole at the end, so what a service keeps in file
 OUT-logs.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
 
+from moml.algorithms.tabular.rivals import row_losses
 from moml.data.table.columns import Columns
 from moml.data.table.frame import Table
 from moml.data.table.groups import Groups
@@ -18,10 +20,14 @@ from moml.data.table.target import written
 from moml.errors import ConfigError
 from moml.storage.files import writable_folder
 from moml.storage.sinks import About, check_sinks, open_sinks
+from moml.tabular.model import TableModel
+from moml.tabular.rows import Rows, split_rows
+from moml.tabular.score import COLD
 from moml.tabular.store import free_place
 from moml.types import Record
 
 SHOWN = 8  # names in a line
+TASKS, INPUTS = 200, 50  # that importance is computed of and for, at most
 
 
 def describe(columns: Columns, table: Table, groups: Groups) -> list[str]:
@@ -132,6 +138,42 @@ def _few(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - SHOWN:,} more" if names[SHOWN:] else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+def importance(
+    columns: Columns, model: TableModel, given: Rows, tasks: Sequence[int], seed: int
+) -> list[Record]:
+    """The score on held-out tasks with each input permuted over the rows of all of them.
+
+    Known and predicted rows are permuted alike, so that the input says nothing of a row nor of its
+    task. A list of numbers is one input. At most `TASKS` tasks and `INPUTS` inputs; the rows have
+    `input`, `metric`, `score` with all inputs and `permuted`, the most important first.
+    """
+    base_name = lambda one: re.sub(r"\[\d+\]$", "", one.name)
+    names = np.array([base_name(one) for one in columns.inputs for _ in one.features])
+    if not len(names):
+        return []
+    rng, classes = np.random.default_rng([seed, 8]), model.shape.classes
+    some = [given.groups.rows(int(i)) for i in rng.permutation(tasks)[:TASKS]]
+    both = split_rows(some, model.shots, model.shape.ordered, rng, most=COLD)
+    sizes = [len(rows) for rows in (*both.support, *both.query)]
+    places = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])  # among the rows taken
+    support, query = places[: len(some)], np.concatenate(places[len(some) :])
+    which = np.repeat(np.arange(len(some)), sizes[len(some) :])
+    rows = np.concatenate([*both.support, *both.query])
+    x, y = given.x[rows], given.y[rows]
+
+    def score(x: np.ndarray) -> float:
+        answers = model.answers(model.personal(x, y, support), which, x[query])
+        loss = float(row_losses(answers, y[query], classes).mean())
+        return loss if classes else float(np.sqrt(loss)) * columns.target.scale.std
+
+    found, base, metric = [], score(x), "log_loss" if classes else "rmse"
+    for name in [*dict.fromkeys(names.tolist())][:INPUTS]:
+        mine = names == name
+        permuted = score(np.where(mine, x[rng.permutation(len(x))], x))
+        found.append({"input": name, "metric": metric, "score": base, "permuted": permuted})
+    return sorted(found, key=lambda row: -row["permuted"])
 
 
 def logs_place(out: Path | None, names: Sequence[str]) -> Path | None:

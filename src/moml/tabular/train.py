@@ -22,7 +22,7 @@ from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
 from moml.tabular.score import cold_start, fit_rivals, score_tasks
 from moml.tabular.store import BLOCK, Block, free_place, in_memory
-from moml.tabular.summary import describe, logs_place, open_logs, scores_row
+from moml.tabular.summary import describe, importance, logs_place, open_logs, scores_row
 from moml.training.progress import bar
 
 SHOTS = 10  # the largest default
@@ -206,6 +206,7 @@ def train_table(
             progress=progress,
         )
         phase("scores")(scores_row(scored.rows))
+        ranks = importance(columns, personal, given, parts.held.tolist(), seed)
         trained = list(parts.train)
         if refit and len(every) <= REFIT:
             say(f"training again, on all {len(every):,} tasks")
@@ -214,6 +215,7 @@ def train_table(
     about = named | {
         "held_out": [groups.ids[i] for i in parts.held],
         "trained": [groups.ids[i] for i in trained], "cold": cold, "settings": settings,
+        "importance": ranks,
     }  # fmt: skip
     nobody = in_memory([], [(models["personal"].start(), np.zeros(0, int))])
     run = TableRun(about, columns, models, rivals, nobody, scored.residuals, scored.rows)

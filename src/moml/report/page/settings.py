@@ -88,9 +88,9 @@ def repeated(run: Trained | Swept) -> Markup:
 
 def repeated_table(run: Tabled) -> Markup:
     """The command that repeats the run of a table; TABLE stands for the table's file."""
-    about, kept = run.about, run.about["settings"]
-    if "continued" in about:
+    if "continued" in run.about:
         return _repeated_from(run)
+    about, kept = run.about, run.about["settings"]
     option = lambda name, value: [f"--{name}", quote(str(value))] if value is not None else []
     names = ("task", "target", "order", "weight", "shots", "seed", "model")
     given = [["moml", "train", "--data", "TABLE"], *(option(name, about[name]) for name in names)]

@@ -82,7 +82,25 @@ def body(run: Tabled) -> list[Markup]:
     caption += ", in the run that this one continues" if "continued" in run.about else ""
     rows = [[one[field] for field in fields] for one in tried]
     parts.append(section("What was tried", table(caption, columns, rows)))
+    parts += _importance(run.about.get("importance", []))
     return [*parts, section("Columns", _columns(run.about))]
+
+
+def _importance(ranks: Sequence[Record]) -> list[Markup]:
+    """The score without what each input says, the most important first."""
+    if not ranks:
+        return []
+    measure = METRICS[ranks[0]["metric"]]
+    name = lambda row: tag("code", row["input"])
+    rows = [
+        [name(row), measure.say(row["permuted"]), f"{row['permuted'] - row['score']:+.3g}"]
+        for row in ranks
+    ]
+    caption = (
+        f"{upper(measure.words)} on held-out tasks with the input permuted over the rows of all of "
+        f"them; {measure.say(ranks[0]['score'])} with all inputs"
+    )
+    return [section("Importance of inputs", table(caption, ["input", "permuted", "rise"], rows))]
 
 
 def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
