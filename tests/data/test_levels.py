@@ -1,5 +1,7 @@
 """Rare categories by statistics of the target: by hand, without leaks, and as served."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from moml.data.table.columns import Columns
 from moml.data.table.groups import group
 from moml.data.table.inputs import LEVELS
 from moml.data.table.levels import FOLDS, cross_fitted, with_levels
+from moml.serving.forget import _remove
 from moml.serving.moml_serve import _encode
 
 
@@ -116,3 +119,12 @@ def test_they_are_served_alike(classes):
     asked = as_table({"city": city, "x": np.zeros(302)})
     np.testing.assert_allclose(columns.encode(asked)[:, : served.shape[1]], served, rtol=1e-6)
     assert not columns.encode(asked)[300:, LEVELS].any()
+
+
+def test_a_level_can_be_forgotten():
+    table, groups, columns, rows = made()
+    about = with_levels(columns, table, groups, rows).to_json()
+    about = json.loads(json.dumps(about))
+    level = about["inputs"][0]["levels"][0]
+    assert _remove(about, [f"city={level}"]) == {f"city={level}"}
+    assert level not in json.dumps(about).replace('"', " ").replace(",", " ").split()

@@ -52,7 +52,7 @@ def with_levels(
     >>> made.features[-1], len(made.inputs[0].levels), bool(np.ptp(made.encode(table)[:, -1]) > 1)
     ('city mean', 28, True)
     """
-    if len(columns.target.classes) > CLASSES:
+    if len(columns.target.classes) > CLASSES or not any(given.other for given in columns.inputs):
         return columns
     y, owner, inputs = _outputs(columns.target, table, rows), _owner(groups)[rows], []
     for given in columns.inputs:
