@@ -12,9 +12,10 @@ import moml
 from moml.algorithms.single.diagnostics import samples_of, tracking_error
 from moml.config import toml
 from moml.errors import CheckpointError, DataError
+from moml.report.page import table as tables
 from moml.report.page.document import report
 from moml.report.page.runs import read_run
-from moml.report.page.settings import bare
+from moml.report.page.settings import bare, repeated_table
 from moml.runs import sweeps
 from moml.runs.job import SCORED
 from moml.runs.record import record_of, save_record
@@ -285,3 +286,29 @@ def test_mistakes_are_one_line(words, said, plain, tmp_path, monkeypatch, capsys
     code, _, errors = program(monkeypatch, capsys, "report", *given)
     assert code == 2 and errors.startswith("moml: ") and said in errors and errors.count("\n") == 1
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+def test_a_continued_table_run_does_not_contradict_itself(table):
+    run = read_run(table, "table")
+    later = {"hold_out": 0.2, "iterations": 30, "seed": 1, "scored": True, "trained": True}
+    about = run.about | {"continued": later, "held_out": ["many"] * 99}
+    new = run._replace(about=about)
+    text = "".join(map(str, tables.body(new)))
+    scored = run.rows[0]["tasks"]
+    assert f"scored are new tasks; the scores are on {scored} held-out tasks" in text
+    assert "99 held-out" not in text and "in the run that this one continues" in text
+    command = "moml train --from RUN --data TABLE --hold-out 0.2 --iterations 30 --seed 1 --out"
+    assert command in str(repeated_table(new)) and "--task" not in str(repeated_table(new))
+    before = run._replace(about=about | {"continued": later | {"scored": False, "trained": False}})
+    text = "".join(map(str, tables.body(before)))
+    assert "Its model is the same" in text and "scored are tasks of the run before" in text
+
+
+def test_importance_of_inputs(table):
+    run = read_run(table, "table")
+    ranks = run.about["importance"]
+    assert {row["input"] for row in ranks} == {"day", "kind"}
+    assert [row["permuted"] for row in ranks] == sorted(
+        (r["permuted"] for r in ranks), reverse=True
+    )
+    assert "Importance of inputs" in "".join(map(str, tables.body(run)))

@@ -148,3 +148,20 @@ def test_a_signal_ends_it_at_once_and_the_run_goes_on(number, tmp_path):
 def test_a_command_without_progress_says_that_it_compiles(tmp_path):
     _, error = finished(tmp_path / "cache", "doctor", script=SOON + MOML)
     assert error.splitlines() == ["compiling ..."]
+
+
+def test_times_that_are_left_do_not_count_compilation(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with bar("steps", 100, shown=True) as advance:
+        with compiling._timed():
+            now[0] += 50
+            with compiling._timed():  # side by side: counted once
+                now[0] += 50
+        now[0] += 10
+        advance(20)
+    assert "steps: 20/100, 2/s, 40 s left" in capsys.readouterr().err
+    before = compiling.spent()
+    with compiling._timed():
+        now[0] += 5
+        assert compiling.spent() - before == pytest.approx(5)  # also while it compiles

@@ -58,6 +58,8 @@ def test_few_tasks_join_and_the_common_parameters_stay(old, tmp_path, capsys):
     given = new.predict(asked).columns["prediction"]
     want = old.predict(asked, adapt_on=rows).columns["prediction"]
     np.testing.assert_allclose(given, want, rtol=1e-9)
+    continued = {"hold_out": 0.2, "iterations": None, "seed": 0, "scored": False, "trained": False}
+    assert new.about["continued"] == continued
 
 
 def test_many_tasks_move_the_common_parameters_towards_them(old, tmp_path):
@@ -71,6 +73,7 @@ def test_many_tasks_move_the_common_parameters_towards_them(old, tmp_path):
     later = visits(20, 9, first=200)
     assert rmse(new, later) < 0.95 * rmse(old, later)
     assert {row["tasks"] for row in new.evaluation} == {len(held)}
+    assert new.about["continued"]["scored"] and new.about["continued"]["trained"]
     joined = {k: len(r) for k, r in new.residuals.items()}
     assert all(joined[k] > len(r) for k, r in old.residuals.items())
     # who was known keeps how far they were from the rest, and how their rows were

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from moml.cli import main
+from moml.estimator import KnownRows
 from moml.tabular.estimator import UNMET, MomlClassifier, MomlRegressor
 from moml.tabular.run import load_table_run
 from tests.support.small_table import some, users, written
@@ -220,3 +221,79 @@ def test_cross_validation_by_groups():
     fold = told["indices"]["train"][0]
     alone.fit(x[fold], y[fold], momlregressor__groups=who[fold])
     assert alone.predict(x, groups=who).shape == y.shape
+
+
+def by_hand(model, X, y, groups, k, after):
+    """R² of the rows from `after` on, group by group in plain Python."""
+    truth, said = [], []
+    for one in np.unique(groups):
+        rows = np.flatnonzero(groups == one)
+        rows = rows[np.argsort(X["day"].to_numpy()[rows], kind="stable")]
+        known, asked = rows[:k], rows[after:]
+        mine = model.adapt(X.iloc[known], y[known], groups[known]) if k else model
+        truth.extend(y[asked])
+        said.extend(mine.predict(X.iloc[asked], groups[asked]))
+    truth, said = np.array(truth), np.array(said)
+    return 1 - np.sum((truth - said) ** 2) / np.sum((truth - truth.mean()) ** 2)
+
+
+def test_known_rows_score_personalisation_as_by_hand(table):
+    X, y, groups = parts(table)
+    folds = GroupKFold(2)
+    several = {str(k): KnownRows(k, after=3, cv=folds) for k in (0, 3)}
+    several["rmse"] = KnownRows(3, scoring="neg_root_mean_squared_error", cv=folds)
+    with config_context(enable_metadata_routing=True):
+        model = MomlRegressor(**SETTINGS).set_fit_request(groups=True)
+        made = cross_validate(
+            model, X, y, params={"groups": groups}, cv=several["3"], scoring=several,
+            return_estimator=True,
+        )  # fmt: skip
+    for i, (train, test) in enumerate(folds.split(X, y, groups)):
+        assert not set(groups[train]) & set(groups[test])
+        part = X.iloc[test], y[test], groups[test]
+        for k in (0, 3):
+            wanted = by_hand(made["estimator"][i], *part, k, 3)
+            np.testing.assert_allclose(made[f"test_{k}"][i], wanted, rtol=1e-5)
+        assert made["test_3"][i] > made["test_0"][i] and made["test_rmse"][i] < 0
+
+
+class Means:
+    """Predicts the mean of a group's known rows, 0 of unknown ones."""
+
+    order = None
+
+    def __init__(self, means=()):
+        self.means = dict(means)
+
+    def fit(self, X, y, groups=None):
+        return self
+
+    def adapt(self, X, y, groups):
+        return Means({one: y[groups == one].mean() for one in np.unique(groups)})
+
+    def predict(self, X, groups=None):
+        return np.array([self.means.get(one, 0.0) for one in groups])
+
+    def score(self, X, y):
+        return -np.abs(self.predict(X) - y).mean()
+
+
+def test_known_rows_are_the_first_as_given():
+    groups = np.array(["b", "a", "b", "a", "b", "c"])
+    y, X = np.array([1.0, 2.0, 3.0, 4.0, 8.0, 9.0]), np.zeros((6, 1))
+    assert KnownRows(1)(Means(), X, y, groups) == -np.mean([2, 2, 7])  # of c no row is left
+    assert KnownRows(2)(Means(), X, y, groups) == -6
+    assert KnownRows(0, after=2)(Means(), X, y, groups) == -8
+
+
+def test_known_rows_are_checked():
+    X, y, groups = np.zeros((4, 1)), np.arange(4.0), np.array([0, 0, 1, 1])
+    with pytest.raises(ValueError, match="must have more than 2 rows; the largest has 2"):
+        KnownRows(2)(Means(), X, y, groups)
+    with pytest.raises(ValueError, match="needs groups"):
+        KnownRows(1)(Means(), X, y)
+    with pytest.raises(ValueError, match="k must be"):
+        KnownRows(-1).split(X, y, groups)
+    with pytest.raises(ValueError, match="after must be"):
+        KnownRows(2, after=1)(Means(), X, y, groups)
+    assert KnownRows(1).get_n_splits() == 5

@@ -24,11 +24,23 @@ class OfRun:
     model: str | None = None
     """MODULE:FUNCTION, if the run has a network of your own."""
 
+    decimal: str | None = None
+    """Decimal mark of numbers in texts; by default that of training, as the next three."""
+    thousands: str | None = None
+    """Mark between groups of three digits."""
+    units: list[str] | None = None
+    """Signs before or after numbers that are not part of them."""
+    na: list[str] | None = None
+    """Texts or numbers that stand for a missing value."""
+
     def load(self) -> "TableRun":
         """Open the run."""
         from moml.tabular.run import load_table_run
 
-        return load_table_run(self.run, self.model)
+        run = load_table_run(self.run, self.model)
+        form = {name: getattr(self, name) for name in ("decimal", "thousands", "units", "na")}
+        given = {name: value for name, value in form.items() if value is not None}
+        return run.reading(**given) if given else run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +83,10 @@ def train(arguments: Sequence[str]) -> None:
     """Train on a table, print how it was understood, and the scores."""
     from moml.tabular.train import train_table
 
-    inputs, exclude = list[str] | None, tuple[str, ...]
+    some_names = dict.fromkeys(("exclude", "categorical", "units", "na"), tuple[str, ...])
     missing = Literal["impute", "refuse"]
-    train_by(train_table, arguments, inputs=inputs, exclude=exclude, missing=missing, kinds=None)
+    types = some_names | {"inputs": list[str] | None, "missing": missing, "kinds": None}
+    train_by(train_table, arguments, **types)
 
 
 def train_by(
@@ -83,7 +96,10 @@ def train_by(
 
     The help texts are those of its docstring. `types` replace annotations; None drops an option.
     """
-    command: object = tyro.cli(_options(function, types), args=arguments, prog="moml train")
+    helped = [word for word in arguments if word in ("-h", "--help")]  # also after --data alone
+    command: object = tyro.cli(
+        _options(function, types), args=helped or arguments, prog="moml train"
+    )
     options = dict(vars(command))
     file = rows_file(options.pop("json"))
     some("inputs", options.get("inputs"))

@@ -33,6 +33,8 @@ class _State:
     waits = False  # whether the main thread waits for one of them
     since: float | None = None  # when the first compilation after the last movement began
     shown = False
+    begun = 0.0  # when the first of the threads began
+    spent = 0.0  # seconds in which a thread compiled, before that
     lock = threading.Lock()
 
 
@@ -74,6 +76,12 @@ def waits() -> bool:
 def busy() -> bool:
     """Whether a thread is inside the compiler: the process can then only end by `os._exit`."""
     return _State.threads > 0
+
+
+def spent() -> float:
+    """Seconds of this process in which something was compiled inside `interruptible`."""
+    with _State.lock:
+        return _State.spent + (time.monotonic() - _State.begun if _State.threads else 0.0)
 
 
 def moved() -> None:
@@ -175,6 +183,7 @@ def _timed() -> Iterator[None]:
                 display(True)
 
     with _State.lock:
+        _State.begun = _State.begun if _State.threads else time.monotonic()
         _State.threads += 1
         _State.since = _State.since or time.monotonic()
         timer = threading.Timer(max(0.0, _State.since + AFTER - time.monotonic()), show)
@@ -186,6 +195,7 @@ def _timed() -> Iterator[None]:
         timer.cancel()
         with _State.lock:
             _State.threads -= 1
+            _State.spent += 0.0 if _State.threads else time.monotonic() - _State.begun
             if _State.shown and not _State.threads:
                 _State.shown = False
                 display(False)

@@ -153,10 +153,11 @@ def _remove(columns: Record, categories: Sequence[str]) -> set[str]:
     """Put a random text in the place of each of these categories; return those that there were."""
     found = set()
     for column in columns["inputs"]:
-        for i, word in enumerate(column["words"]):
-            if (name := f"{column['name']}={word}") in categories:
-                column["words"][i] = REMOVED + secrets.token_hex(8)
-                found.add(name)
+        for words in (column["words"], column.get("levels", [])):
+            for i, word in enumerate(words):
+                if (name := f"{column['name']}={word}") in categories:
+                    words[i] = REMOVED + secrets.token_hex(8)
+                    found.add(name)
     return found
 
 
@@ -168,7 +169,8 @@ def _left(about: Record, file: str, tasks: dict[str, None]) -> Iterator[str]:
         for place in dict.fromkeys(_mentions(about, re.compile(word))):
             yield f"not removed: {id_!r} in {file}, {place}"
     for column in about["columns"]["inputs"]:
-        name, words = column["name"], [w for w in column["words"] if not w.startswith(REMOVED)]
+        every = [*column["words"], *column.get("levels", [])]
+        name, words = column["name"], [w for w in every if not w.startswith(REMOVED)]
         for i in range(0, len(words), LISTED):
             some = ", ".join(words[i : i + LISTED])
             yield f"not removed: categories of {name} ({some}): see --category '{name}=...'"

@@ -217,6 +217,11 @@ def _encode(given: Record, values: Values) -> list[np.ndarray]:
         features = [words == word for word in given["words"]]
         if given["other"]:
             features.append(~missing & ~np.any(features, axis=0))
+        if levels := given.get("levels"):  # statistics of the target, 0 of other categories
+            means = np.reshape(given["means"], (len(levels), -1))
+            place = {word: i for i, word in enumerate(levels)}
+            known = [place.get(word, len(levels)) for word in words]
+            features += [np.append(some, 0.0)[known] for some in means.T]
         return [*features, missing] if given["indicator"] else features
     at = (_numbers if given["kind"] == "number" else _seconds)(name, values)
     missing = np.isnan(at)
@@ -515,7 +520,8 @@ class Table:
         features = [
             each for given in inputs for each in _encode(given, _column(rows, given["name"]))
         ]
-        return np.stack(features, axis=1).astype("f4").astype(float)  # training had float32
+        x = np.stack(features, axis=1) if features else np.zeros((sizes[0], 0))
+        return x.astype("f4").astype(float)  # training had float32
 
     def _tasks(self, rows: Rows, ordered: bool = False) -> dict[str, np.ndarray]:
         """The rows of each task by its id, in the order of the model's order column."""

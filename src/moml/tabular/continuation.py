@@ -120,6 +120,8 @@ def continue_table(
     scored_on = dict.fromkeys([*run.about["held_out"], *(ids[i] for i in held)])
     held_out = [id_ for id_ in scored_on if id_ not in learned]
     about = run.about | {"trained": [*learned], "held_out": held_out, "cold": cold}
+    about["continued"] = {"hold_out": hold_out, "iterations": iterations, "seed": seed,
+                          "scored": bool(held), "trained": bool(seen)}  # fmt: skip
     later = replace(
         run, about=about, models=models, residuals=residuals, evaluation=evaluation,
         tasks=_moved(store, run.model, models["personal"]),

@@ -12,7 +12,7 @@ import numpy as np
 from moml.data.exact import exact
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Frame, as_table, columns_of
-from moml.errors import MomlError
+from moml.errors import MomlError, MomlWarning
 from moml.tabular.fit import fit_rows
 from moml.tabular.model import TableModel
 from moml.tabular.predict import labelled
@@ -115,14 +115,12 @@ class _Estimator(BaseEstimator):
         del options["random_state"]
         if isinstance(self.order, int):
             options["order"] = columns[self.order]
-        self.run_ = train_table(
-            data,
-            task=names["group"],
-            target=names["target"],
-            weight=names["weight"] if names["weight"] in data else None,
-            classification=isinstance(self, ClassifierMixin),
-            **options,
-        )
+        weight = names["weight"] if names["weight"] in data else None
+        options |= {"task": names["group"], "target": names["target"], "weight": weight}
+        with warnings.catch_warnings():  # a regressor of 0 and 1 is meant as such
+            warnings.filterwarnings("ignore", "target .* 0 and 1 alone", MomlWarning)
+            classes = isinstance(self, ClassifierMixin)
+            self.run_ = train_table(data, classification=classes, **options)
         self.columns_, self.pooled_ = self.run_.columns, self.run_.models["pooled"]
 
     def _fit_pooled(self, data: Record, seed: int) -> None:

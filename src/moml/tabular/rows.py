@@ -12,8 +12,9 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from moml.algorithms.tabular.members import BOUND, Shape
+from moml.data.table.cells import Cells
 from moml.data.table.files import errors_named, files_of, format_of, schema_of
-from moml.data.table.frame import Frame, Table, as_table, read_table
+from moml.data.table.frame import PLAIN, Frame, Table, as_table, read_table
 from moml.data.table.groups import Groups
 from moml.data.table.write import extend_table
 from moml.errors import ConfigError, DataError
@@ -45,16 +46,18 @@ class SupportQuery(NamedTuple):
     query: RowLists
 
 
-def read(data: Source, columns: Sequence[str] | None, text: Sequence[str]) -> Table:
-    """A table from any source."""
+def read(
+    data: Source, columns: Sequence[str] | None, text: Sequence[str], cells: Cells = PLAIN
+) -> Table:
+    """A table from any source, its texts read by `cells`."""
     if isinstance(data, Table):
         return data
     if isinstance(data, Mapping | Frame):
-        return as_table(data, text)
+        return as_table(data, text, cells=cells)
     if not isinstance(data, str | os.PathLike):
         given = type(data).__name__
         raise DataError(f"a table must be a file, columns by name or a frame; got {given}")
-    return read_table(data, columns=columns, text=text)
+    return read_table(data, columns=columns, text=text, cells=cells)
 
 
 def output(
@@ -63,6 +66,7 @@ def output(
     new: Sequence[str],
     text: Sequence[str],
     safe: bool = False,
+    cells: Cells = PLAIN,
 ) -> Callable[[Mapping[str, np.ndarray]], None]:
     """Check that `data` can be written to `out` with new columns; return what writes them."""
     if out is None:
@@ -81,7 +85,7 @@ def output(
         for name in new:
             if name in schema.names:
                 raise DataError(f"{file} has a column {name} already; rename it first")
-    return lambda columns: extend_table(data, columns, place, text=text, safe=safe)
+    return lambda columns: extend_table(data, columns, place, text=text, safe=safe, cells=cells)
 
 
 def split_rows(

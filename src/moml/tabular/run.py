@@ -14,6 +14,7 @@ from moml.algorithms.tabular.members import Shape, meta_like
 from moml.algorithms.tabular.rivals import Rivals
 from moml.config.plugins import import_plugins
 from moml.config.user_function import load_build
+from moml.data.table.cells import Cells, cells
 from moml.data.table.columns import Columns
 from moml.data.table.groups import group, weights
 from moml.errors import ConfigError, DataError
@@ -49,6 +50,17 @@ class TableRun:
     def model(self) -> TableModel:
         """The model that adapts."""
         return self.models["personal"]
+
+    @property
+    def cells(self) -> Cells:
+        """How numbers and missing values are written in texts."""
+        return cells(**self.about.get("settings", {}).get("cells", {}))
+
+    def reading(self, **form: str | Sequence[str] | None) -> "TableRun":
+        """The run, to read tables with another `decimal`, `thousands`, `units` or `na`."""
+        wanted = cells(**(self.cells._asdict() | form))._asdict()
+        settings = self.about.get("settings", {}) | {"cells": wanted}
+        return replace(self, about=self.about | {"settings": settings})
 
     @with_frames
     def predict(
@@ -93,8 +105,8 @@ class TableRun:
         text = [task, *self.columns.text]
         names = ["prediction", *(f"probability_{name}" for name in target.classes)]
         names += [] if interval is None else ["lower", "upper"]
-        write = output(data, out, names, text, safe)
-        table = read(data, [*self.columns.names, task], text)
+        write = output(data, out, names, text, safe, self.cells)
+        table = read(data, [*self.columns.names, task], text, self.cells)
         groups, x = group(table, task), self.columns.encode(table)
         remarks = self.columns.remarks(table)
         del table
@@ -187,7 +199,7 @@ class TableRun:
         weight = about["weight"] if weighted else None
         named = [about["task"], about["target"], about["order"], weight]
         wanted = list(dict.fromkeys([*columns.names, *(name for name in named if name)]))
-        table = read(data, wanted, [about["task"], *columns.text])
+        table = read(data, wanted, [about["task"], *columns.text], self.cells)
         groups = group(table, about["task"], about["order"])
         weigh = None if weight is None else weights(table, weight)
         x, y = columns.encode(table), columns.target(table)

@@ -4,6 +4,7 @@ A run's folder is written as a whole at the end, so what a service keeps in file
 OUT-logs.
 """
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,17 +12,23 @@ from pathlib import Path
 
 import numpy as np
 
+from moml.algorithms.tabular.rivals import row_losses
 from moml.data.table.columns import Columns
 from moml.data.table.frame import Table
 from moml.data.table.groups import Groups
-from moml.data.table.inputs import CLIP
+from moml.data.table.inputs import CLIP, Input
+from moml.data.table.target import written
 from moml.errors import ConfigError
 from moml.storage.files import writable_folder
 from moml.storage.sinks import About, check_sinks, open_sinks
+from moml.tabular.model import TableModel
+from moml.tabular.rows import Rows, split_rows
+from moml.tabular.score import COLD
 from moml.tabular.store import free_place
 from moml.types import Record
 
 SHOWN = 8  # names in a line
+TASKS, INPUTS = 200, 50  # that importance is computed of and for, at most
 
 
 def describe(columns: Columns, table: Table, groups: Groups) -> list[str]:
@@ -46,7 +53,8 @@ def describe(columns: Columns, table: Table, groups: Groups) -> list[str]:
         has = "task has" if single == 1 else "tasks have"
         it = "it" if single == 1 else "they"
         lines.append(f"{single:,} {has} one row: {it} can be adapted to, not scored")
-    lines += [_target(columns, table), *_inputs(columns), *_missing(columns, table)]
+    lines += [_target(columns, table), *_inputs(columns), *_written(columns, table)]
+    lines += _missing(columns, table)
     lines += _far(columns, table)
     if columns.left_out:
         why = [f"{name} ({why})" for name, why in columns.left_out.items()]
@@ -76,14 +84,27 @@ def _inputs(columns: Columns) -> list[str]:
             continue
         names = [given.name for given in found]
         if kind == "text":
-            more = lambda given: "+" if given.other else ""
-            names = [f"{given.name} ({len(given.words)}{more(given)})" for given in found]
+            names = [f"{given.name} ({_levels(given)})" for given in found]
         if kind == "time":
             parts = lambda given: ", ".join(["elapsed", *given.cycles])
             names = [f"{given.name} ({parts(given)})" for given in found]
         many = one if len(found) == 1 else {"category": "categories"}.get(one, f"{one}s")
         lines.append(f"{len(found)} {many} as input: {_few(names)}")
-    return lines
+    return lines or ["no input: a task is predicted from its known rows alone"]
+
+
+def _levels(given: Input) -> str:
+    """How many categories have a feature each, and what the others have."""
+    rare = f" and {len(given.levels):,} by their mean" if given.levels else ""
+    return f"{len(given.words)}{'+' if given.other else ''}{rare}"
+
+
+def _written(columns: Columns, table: Table) -> list[str]:
+    """Texts that an option reads as numbers."""
+    names = [given.name for given in columns.inputs if given.kind == "text"]
+    names += [columns.target.name] if columns.target.kind == "text" else []
+    found = {name: written(table.columns[name]) for name in names if name in table.columns}
+    return [f"column {name} has texts: {said}" for name, said in found.items() if said]
 
 
 def _missing(columns: Columns, table: Table) -> list[str]:
@@ -95,7 +116,7 @@ def _missing(columns: Columns, table: Table) -> list[str]:
             found.append(f"{given.name} {count:,}")
     said = "missing values, marked by an indicator; a number or date becomes its training mean"
     lines = [f"{said}: {_few(found)}"] if found else []
-    return [*lines, *columns.remarks(table)] or ["no value is missing"]
+    return [*lines, *columns.unseen(table)] or ["no value is missing"]
 
 
 def _far(columns: Columns, table: Table) -> list[str]:
@@ -118,6 +139,42 @@ def _few(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - SHOWN:,} more" if names[SHOWN:] else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+def importance(
+    columns: Columns, model: TableModel, given: Rows, tasks: Sequence[int], seed: int
+) -> list[Record]:
+    """The score on held-out tasks with each input permuted over the rows of all of them.
+
+    Known and predicted rows are permuted alike, so that the input says nothing of a row nor of its
+    task. A list of numbers is one input. At most `TASKS` tasks and `INPUTS` inputs; the rows have
+    `input`, `metric`, `score` with all inputs and `permuted`, the most important first.
+    """
+    base_name = lambda one: re.sub(r"\[\d+\]$", "", one.name)
+    names = np.array([base_name(one) for one in columns.inputs for _ in one.features])
+    if not len(names):
+        return []
+    rng, classes = np.random.default_rng([seed, 8]), model.shape.classes
+    some = [given.groups.rows(int(i)) for i in rng.permutation(tasks)[:TASKS]]
+    both = split_rows(some, model.shots, model.shape.ordered, rng, most=COLD)
+    sizes = [len(rows) for rows in (*both.support, *both.query)]
+    places = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])  # among the rows taken
+    support, query = places[: len(some)], np.concatenate(places[len(some) :])
+    which = np.repeat(np.arange(len(some)), sizes[len(some) :])
+    rows = np.concatenate([*both.support, *both.query])
+    x, y = given.x[rows], given.y[rows]
+
+    def score(x: np.ndarray) -> float:
+        answers = model.answers(model.personal(x, y, support), which, x[query])
+        loss = float(row_losses(answers, y[query], classes).mean())
+        return loss if classes else float(np.sqrt(loss)) * columns.target.scale.std
+
+    found, base, metric = [], score(x), "log_loss" if classes else "rmse"
+    for name in [*dict.fromkeys(names.tolist())][:INPUTS]:
+        mine = names == name
+        permuted = score(np.where(mine, x[rng.permutation(len(x))], x))
+        found.append({"input": name, "metric": metric, "score": base, "permuted": permuted})
+    return sorted(found, key=lambda row: -row["permuted"])
 
 
 def logs_place(out: Path | None, names: Sequence[str]) -> Path | None:

@@ -1,16 +1,20 @@
 """`train_table`: from a user's table to a run."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from moml.config.user_function import load_build
+from moml.data.table.cells import cells
 from moml.data.table.columns import Columns, learn_columns
-from moml.data.table.frame import Table
+from moml.data.table.doubts import doubts
+from moml.data.table.frame import Table, as_categories
 from moml.data.table.groups import group, split, weights
-from moml.errors import ConfigError, DataError, check_count
+from moml.data.table.levels import cross_fitted, with_levels
+from moml.errors import ConfigError, DataError, MomlWarning, check_count
 from moml.models.user import as_model, check_model
 from moml.tabular.fit import fit_models
 from moml.tabular.model import TableModel
@@ -18,7 +22,7 @@ from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
 from moml.tabular.score import cold_start, fit_rivals, score_tasks
 from moml.tabular.store import BLOCK, Block, free_place, in_memory
-from moml.tabular.summary import describe, logs_place, open_logs, scores_row
+from moml.tabular.summary import describe, importance, logs_place, open_logs, scores_row
 from moml.training.progress import bar
 
 SHOTS = 10  # the largest default
@@ -36,7 +40,12 @@ def train_table(
     weight: str | None = None,
     inputs: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
+    categorical: Sequence[str] = (),
     classification: bool = False,
+    decimal: str | None = None,
+    thousands: str | None = None,
+    units: Sequence[str] = (),
+    na: Sequence[str] = (),
     missing: str = "impute",
     shots: int | None = None,
     hold_out: float = 0.2,
@@ -71,8 +80,18 @@ def train_table(
         Columns to predict from; by default all others.
     exclude
         Columns to leave out.
+    categorical
+        Columns of categories, whatever they look like, such as codes written as numbers.
     classification
         Treat a target of numbers as classes.
+    decimal
+        Decimal mark of numbers in texts: "." or ",".
+    thousands
+        Mark between groups of three digits, such as ",".
+    units
+        Signs before or after numbers, such as $ or %, that are not part of them.
+    na
+        Texts, or numbers, that stand for a missing value, besides NA, null and the like.
     missing
         Missing inputs: "impute" the training mean beside an indicator, or "refuse" them.
     shots
@@ -124,7 +143,8 @@ def train_table(
         )
     build = None if model is None else load_build(model)
     wanted = None if inputs is None else list(dict.fromkeys([*special, *inputs]))
-    table = read(data, wanted, [task])
+    form = cells(decimal, thousands, units, na)
+    table = as_categories(read(data, wanted, [task, *categorical], form), categorical)
     table.named(exclude)  # raises for a misspelt name
     groups = group(table, task, order)
     parts = split(groups, hold_out, seed)
@@ -137,15 +157,20 @@ def train_table(
         classification=classification,
     )
     check_missing(table, columns, missing)
+    seen_rows = groups.among(parts.train)
+    columns = with_levels(columns, table, groups, seen_rows)
     if shots is None:
         shots = max(1, min(SHOTS, int(np.median(groups.sizes)) // 2))
     x, y = columns.encode(table), columns.target(table)
+    x = cross_fitted(columns, table, groups, seen_rows, x)
     given = Rows(groups, x, y, None if weight is None else weights(table, weight), [])
     classes = len(columns.target.classes) or None
     if build is not None:
         check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
     for line in describe(columns, table, groups):
         say(line)
+    for line in doubts(table, columns, groups):
+        warnings.warn(line, MomlWarning, stacklevel=2)
     learn, held = f"{len(parts.train):,} tasks to learn from", f"{len(parts.held):,} held out"
     say(f"{learn}, {held} to score on; a new task brings {shots} row{'s' if shots > 1 else ''}")
     del table
@@ -161,6 +186,7 @@ def train_table(
         "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
         "missing": missing, "classification": classification,
         "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
+        "categorical": list(categorical), "cells": form._asdict(),
     }  # fmt: skip
     named = {"task": task, "target": target, "order": order, "weight": weight, "shots": shots,
              "seed": seed, "model": model}  # fmt: skip
@@ -180,6 +206,7 @@ def train_table(
             progress=progress,
         )
         phase("scores")(scores_row(scored.rows))
+        ranks = importance(columns, personal, given, parts.held.tolist(), seed)
         trained = list(parts.train)
         if refit and len(every) <= REFIT:
             say(f"training again, on all {len(every):,} tasks")
@@ -188,6 +215,7 @@ def train_table(
     about = named | {
         "held_out": [groups.ids[i] for i in parts.held],
         "trained": [groups.ids[i] for i in trained], "cold": cold, "settings": settings,
+        "importance": ranks,
     }  # fmt: skip
     nobody = in_memory([], [(models["personal"].start(), np.zeros(0, int))])
     run = TableRun(about, columns, models, rivals, nobody, scored.residuals, scored.rows)

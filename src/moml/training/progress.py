@@ -15,8 +15,9 @@ EVERY = 5.0  # seconds between two lines
 @contextmanager
 def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advance]:
     """Show `total` steps of `what`, `done` already, on standard error; nothing unless `shown`."""
-    first, began = done, time.monotonic()
-    rate = lambda done: (done - first) / max(time.monotonic() - began, 1e-9)
+    first, worked = done, lambda: time.monotonic() - compiling.spent()  # seconds
+    began = worked()
+    rate = lambda done: (done - first) / max(worked() - began, 1e-9)
     text = lambda loss: "" if math.isnan(loss) else f"loss {loss:.4g}"
     if not shown:
         yield lambda done, loss=math.nan, note="": None
@@ -32,17 +33,21 @@ def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advanc
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
             progress.TextColumn("{task.fields[rate]}/s  {task.fields[loss]}"),
-            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[left]}"),
             progress.TextColumn("{task.fields[note]}"),
         )
         with progress.Progress(*columns, console=Console(stderr=True)) as rich:
-            task = rich.add_task(what, total=total, completed=first, loss="", note="", rate="-")
+            task = rich.add_task(
+                what, total=total, completed=first, loss="", note="", rate="-", left=""
+            )
             last = ""
 
             def advance(done: int, loss: float = math.nan, note: str = "") -> None:
                 nonlocal last
-                speed, last = f"{rate(done):.0f}", note
-                rich.update(task, completed=done, loss=text(loss), note=note, rate=speed)
+                speed, last = rate(done), note
+                left = _left(total - done, speed)
+                said = {"loss": text(loss), "note": note, "rate": f"{speed:.0f}", "left": left}
+                rich.update(task, completed=done, **said)
                 compiling.moved()
 
             def wait(compiles: bool) -> None:
@@ -50,6 +55,15 @@ def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advanc
 
             with compiling.shown(wait):
                 yield advance
+
+
+def _left(steps: int, speed: float) -> str:
+    """The time that is left, by the speed so far; compilation does not count.
+
+    >>> _left(30, 2.0)
+    '15 s left'
+    """
+    return f"{steps / speed if speed else math.inf:.0f} s left"
 
 
 def _lines(
@@ -61,8 +75,8 @@ def _lines(
         nonlocal last
         if done == total or time.monotonic() - last > EVERY:
             last, speed = time.monotonic(), rate(done)
-            left = (total - done) / speed if speed else math.inf
-            parts = [f"{done}/{total}", f"{speed:.0f}/s", text(loss), f"{left:.0f} s left", note]
+            left = _left(total - done, speed)
+            parts = [f"{done}/{total}", f"{speed:.0f}/s", text(loss), left, note]
             print(f"{what}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)
             compiling.moved()
 

@@ -88,6 +88,37 @@ def chunk_of(array: Arrow, as_text: bool, name: str = "") -> Chunk:
     return Chunk("refused", str(given), rows)
 
 
+def missing_at(chunk: Chunk, na: Sequence[str]) -> Chunk:
+    """The chunk with these texts, or the numbers that they are, as missing values.
+
+    >>> missing_at(Chunk("number", np.array([1, -999]), 2), ["-999"]).values.tolist()
+    [1.0, nan]
+    """
+    pa = arrow()
+    if chunk.kind == "text":
+        coded = chunk.values
+        trimmed = pa.compute.utf8_trim_whitespace(coded.dictionary)
+        gone = pa.compute.is_in(trimmed, pa.array(na, pa.string())).to_numpy(False)
+        codes = coded.indices.fill_null(-1).to_numpy()
+        lost = np.append(gone, True)[codes]
+        indices = pa.array(codes, mask=lost)
+        return chunk._replace(values=pa.DictionaryArray.from_arrays(indices, coded.dictionary))
+    numbers = [float(word) for word in na if _is_float(word)]
+    if chunk.kind == "number" and numbers:
+        lost = np.isin(chunk.values, numbers)
+        if lost.any():
+            return chunk._replace(values=np.where(lost, np.nan, chunk.values))
+    return chunk
+
+
+def _is_float(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def joined(chunks: Sequence[Chunk], dates: bool) -> tuple[str, np.ndarray, Arrow]:
     """Kind, values and words of a column from its chunks, which are empty or of one kind.
 

@@ -12,16 +12,28 @@ import numpy as np
 
 from moml.data.table.arrow import MISSING, arrow
 from moml.data.table.frame import NOTHING, Column, Table
-from moml.data.table.inputs import CYCLES, Features, Input, Scale, encode, learn, recoded
+from moml.data.table.inputs import (
+    CYCLES,
+    Features,
+    Input,
+    Scale,
+    encode,
+    learn,
+    outside,
+    range_of,
+    recoded,
+)
 from moml.data.table.lists import expanded
-from moml.data.table.target import Rows, Target, learn_target
+from moml.data.table.target import Rows, Target, learn_target, written
 from moml.errors import DataError
 
 if TYPE_CHECKING:  # it imports JAX, which reading data does not need
     from moml.types import Record
 
 BLOCK = 1 << 13  # rows encoded at a time, to fit in a processor's cache
+SHOWN = 8  # columns in a line
 ROWS = 20  # fewer may be consecutive by chance
+INDICES = COUNTS, FRAME = "it counts the rows", "it is the index of a pandas frame"
 FORMAT = 1  # of the JSON below
 DATE = re.compile(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}")
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an unnamed index in a file
@@ -72,7 +84,18 @@ class Columns(NamedTuple):
         return x
 
     def remarks(self, table: Table) -> list[str]:
-        """Values of this table that training had not, and how they are encoded; one line each."""
+        """Values of this table that training had not, and how they are encoded, in lines."""
+        found = []
+        for given in self.inputs:
+            count = outside(given, _fitting(given, table, None))
+            if count:
+                found.append(f"{given.name} {count:,} ({range_of(given)})")
+        more = f" and {len(found) - SHOWN:,} more columns" if found[SHOWN:] else ""
+        said = f"rows outside the range of training, of {table.rows:,}, by column"
+        return self.unseen(table) + ([f"{said}: {', '.join(found[:SHOWN])}{more}"] if found else [])
+
+    def unseen(self, table: Table) -> list[str]:
+        """Missing values and categories that training had not; one line each."""
         lines = []
         for given in self.inputs:
             column = _fitting(given, table, None)
@@ -81,7 +104,7 @@ class Columns(NamedTuple):
                 taken = "no category" if given.kind == "text" else "the training mean"
                 said = f"missing in {missing:,} of {table.rows:,} rows, never in training"
                 lines.append(f"column {given.name}: {said}; taken as {taken}")
-            if given.kind == "text" and given.words and not given.other:
+            if given.kind == "text" and given.words and not (given.other or given.levels):
                 count = int((recoded(given, column).values == len(given.words)).sum())
                 if count:
                     said = f"a category that training had not in {count:,} of {table.rows:,} rows"
@@ -119,8 +142,8 @@ def learn_columns(
     """Describe the columns by `rows` of the table, those of the training tasks; by default all.
 
     Inputs are the ones given, or all columns except the target and those in `exclude`, where the
-    task and the weight belong. A target of texts or truth values has classes; one of numbers has
-    if `classification`.
+    task and the weight belong; there may be none. A target of texts or truth values has classes;
+    one of numbers has if `classification`.
     """
     rows = np.arange(table.rows) if rows is None else rows
     inputs, exclude = (inputs and table.named(inputs)), expanded(exclude, table.columns)
@@ -135,10 +158,11 @@ def learn_columns(
         index = None if inputs else _index(name, column)
         given, why = (None, index) if index else learn(name, column, rows)
         if given is None:
-            left_out[name] = why
+            hint = written(column)
+            left_out[name] = why if hint is None else f"{why}; {hint}"
         else:
             found.append(given)
-    if not found:
+    if not found and any(why not in INDICES for why in left_out.values()):
         said = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise DataError(f"{table.name}: no input column is left{f' ({said})' if said else ''}")
     return Columns(tuple(found), known, left_out)
@@ -147,10 +171,10 @@ def learn_columns(
 def _index(name: str, column: Column) -> str | None:
     """Why a column is an index, as in tables saved with one; None where it is not."""
     if INDEX.fullmatch(name):
-        return "it is the index of a pandas frame"
+        return FRAME
     values = column.values
     whole = column.kind == "number" and values.dtype.kind in "iu" and len(values) > ROWS
-    return "it counts the rows" if whole and (np.diff(values) == 1).all() else None
+    return COUNTS if whole and (np.diff(values) == 1).all() else None
 
 
 def _parsed(part: "Record") -> "Record":
@@ -165,6 +189,10 @@ def _sound(part: Input | Target) -> bool:
         good, words = part.kind in ("number", "text", "flag"), part.classes
     else:
         good, words = part.kind in KINDS and set(part.cycles) <= set(CYCLES), part.words
+        good &= all(type(number) in (int, float) for number in part.span)
+        good &= len(part.span) in (0, 2) and all(isinstance(word, str) for word in part.levels)
+        good &= all(type(number) in (int, float) for number in part.means)
+        good &= len(part.means) % max(1, len(part.levels)) == 0
     good &= all(isinstance(word, str) for word in (part.name, *words))
     return good and all(type(number) in (int, float) for number in part.scale)
 

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, cast, chunk_of, unified
+from moml.data.table.cells import Cells, guessed
 from moml.data.table.limits import COLUMNS, Meter, gathered
 from moml.errors import DataError
 
@@ -27,6 +28,7 @@ BLANK += ["<NA>", "<na>"]
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity|nan)$"
 DATE = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 CLOCK = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
+PLAIN = Cells()
 CELL = 40  # characters of a wrong cell that an error shows
 FEW = 32  # distinct words of a column that may be categories though most are numbers
 OFTEN = 0.01  # of the rows must have each category that is no number, and two rows
@@ -69,17 +71,24 @@ def csv_schema(path: Path) -> tuple[Schema, Csv]:
 
 
 def csv_chunks(
-    file: Csv, schema: Schema, columns: Sequence[str], text: frozenset[str], meter: Meter
+    file: Csv,
+    schema: Schema,
+    columns: Sequence[str],
+    text: frozenset[str],
+    meter: Meter,
+    cells: Cells,
 ) -> tuple[dict[str, list[Chunk]], int]:
     """The columns that are asked for, and the number of rows."""
     pa = arrow()
-    plain = lambda t: texts() if pa.types.is_string(t) or pa.types.is_binary(t) else t
+    written = lambda t: pa.types.is_string(t) or pa.types.is_binary(t) or _marked(t, cells)
+    plain = lambda t: texts() if written(t) else t
+    blank = [*BLANK, *cells.na]
     types = {f.name: texts() if f.name in text else plain(f.type) for f in schema}
     before = meter.used
     while True:
         meter.used = before
         try:
-            found, rows = gathered(csv_batches(file, types, columns), columns, text, meter)
+            found, rows = gathered(csv_batches(file, types, columns, blank), columns, text, meter)
             break
         except pa.ArrowInvalid as error:
             column = re.match(r"In CSV column #(\d+)", str(error))
@@ -88,14 +97,22 @@ def csv_chunks(
             types[file.names[int(column[1])]] = texts()  # later rows do not fit the guess
     for name in columns:
         if name not in text and any(chunk.kind == "text" for chunk in found[name]):
-            found[name] = _decided(f"{file.path}, column {name}", found[name])
+            found[name] = decided(f"{file.path}, column {name}", found[name], cells)
     return found, rows
 
 
-def csv_types(file: Csv, columns: Sequence[str], text: frozenset[str]) -> dict[str, Arrow]:
+def _marked(type_: Arrow, cells: Cells) -> bool:
+    """Whether arrow has read numbers with points that mean something else here."""
+    return arrow().types.is_floating(type_) and not cells.pointed
+
+
+def csv_types(
+    file: Csv, columns: Sequence[str], text: frozenset[str], cells: Cells = PLAIN
+) -> dict[str, Arrow]:
     """For each column the first type that all its cells can be cast to."""
     pa = arrow()
-    left = {name: [] if name in text else [pa.null(), *_types()] for name in columns}
+    types = [pa.null(), *(type_ for type_ in _types() if not _marked(type_, cells))]
+    left = {name: [] if name in text else types for name in columns}
     for batch in csv_batches(file, dict.fromkeys(columns, texts()), columns):
         for name, array in zip(columns, batch.columns, strict=True):
             words = pa.compute.utf8_trim_whitespace(array.dictionary)
@@ -175,18 +192,22 @@ def _cast(words: Arrow, type_: Arrow) -> Arrow | None:
     return cast(words, type_)
 
 
-def _decided(place: str, chunks: list[Chunk]) -> list[Chunk]:
+def decided(place: str, chunks: list[Chunk], cells: Cells = PLAIN) -> list[Chunk]:
     """The chunks of a text column, cast if all of its words have one type."""
     pa = arrow()
     codes, words = unified(chunks)
     words = _trimmed(words)
-    for type_ in _types():
+    if not cells.plain:
+        values, known = cells.numbers(words)
+        if (known | words.is_null().to_numpy(False)).all():
+            return [chunk_of(_whole(values).take(pa.array(codes, mask=codes < 0)), False)]
+    for type_ in (type_ for type_ in _types() if not _marked(type_, cells)):
         values = _cast(words, type_)
         if values is not None:
             return [chunk_of(values.take(pa.array(codes, mask=codes < 0)), False)]
     counts = np.bincount(codes[codes >= 0], minlength=len(words))
     counts[words.is_null().to_numpy(False)] = 0
-    numbers, dates = (_matches(words, form) for form in (NUMBER, DATE))
+    numbers, dates = cells.numbers(words)[1], _matches(words, DATE)
     odd = counts[~numbers & (counts > 0)]
     few = np.count_nonzero(counts) <= FEW and len(odd)
     if few and odd.min() >= max(2, OFTEN * counts.sum()):
@@ -200,8 +221,25 @@ def _decided(place: str, chunks: list[Chunk]) -> list[Chunk]:
             moments = [type_ for type_ in _types() if pa.types.is_timestamp(type_)]
             wrong, as_ = max(_first_bad(words, type_) for type_ in moments), "as the others are"
         row, cell = int(np.argmax(codes == wrong)), _short(words[wrong].as_py())
-        raise DataError(f"{place}, row {row + 1:,}: {cell} is not a {kind}, {as_}")
+        hint = _read_by(words[wrong : wrong + 1], int(counts[wrong])) if kind == "number" else ""
+        raise DataError(f"{place}, row {row + 1:,}: {cell} is not a {kind}, {as_}{hint}")
     return chunks
+
+
+def _read_by(word: Arrow, times: int) -> str:
+    """The option that reads a cell among numbers, or takes it as missing if it is frequent."""
+    if (found := guessed(word, np.array([times]))) is not None:
+        return f"; {found[0].options} reads it as a number"
+    return f"; if it means no value, add --na {word[0].as_py()!r}" if times > 1 else ""
+
+
+def _whole(values: np.ndarray) -> Arrow:
+    """Numbers as whole ones, if all are; NaN is missing."""
+    pa, missing = arrow(), np.isnan(values)
+    exact = (np.abs(values) < 2.0**53) & (values % 1 == 0) | missing
+    if exact.all():
+        values = np.where(missing, 0, values).astype(np.int64)
+    return pa.array(values, mask=missing)
 
 
 def _first_bad(words: Arrow, type_: Arrow) -> int:

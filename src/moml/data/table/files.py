@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 
-from moml.data.table.arrow import Arrow, Chunk, Schema, arrow
-from moml.data.table.csv_files import Csv, csv_chunks, csv_schema
+from moml.data.table.arrow import Arrow, Chunk, Schema, arrow, missing_at
+from moml.data.table.cells import Cells
+from moml.data.table.csv_files import Csv, csv_chunks, csv_schema, decided
 from moml.data.table.limits import Meter, check_batch, check_ipc, check_parquet, gathered
 from moml.data.table.lists import expanded, names_in, picked
 from moml.errors import DataError
@@ -53,7 +54,11 @@ def files_of(path: str | PathLike[str]) -> list[Path]:
 
 
 def chunks_of(
-    path: Path, columns: Sequence[str] | None, text: frozenset[str], meter: Meter
+    path: Path,
+    columns: Sequence[str] | None,
+    text: frozenset[str],
+    meter: Meter,
+    cells: Cells,
 ) -> tuple[dict[str, list[Chunk]], int]:
     """The columns of a file that are asked for, and its number of rows."""
     with errors_named(path):
@@ -67,10 +72,24 @@ def chunks_of(
         for name in set(wanted) - set(names):
             raise no_column(str(path), name, schema.names)
         if csv is not None:
-            return csv_chunks(csv, schema, wanted, text, meter)
+            return csv_chunks(csv, schema, wanted, text, meter, cells)
         stored = [column for column in schema.names if not set(wanted).isdisjoint(known[column])]
         found = batches(path, schema, stored, meter)
-        return gathered((picked(batch, wanted) for batch in found), wanted, text, meter)
+        parts, rows = gathered((picked(batch, wanted) for batch in found), wanted, text, meter)
+        return applied(parts, str(path), text, cells), rows
+
+
+def applied(
+    parts: dict[str, list[Chunk]], place: str, text: frozenset[str], cells: Cells
+) -> dict[str, list[Chunk]]:
+    """The columns with texts read by a form, except those in `text`; `na` is missing in all."""
+    found = parts
+    if cells.na:
+        found = {name: [missing_at(chunk, cells.na) for chunk in parts[name]] for name in parts}
+    for name in () if cells.plain else set(found) - text:
+        if any(chunk.kind == "text" for chunk in found[name]):
+            found[name] = decided(f"{place}, column {name}", found[name], cells)
+    return found
 
 
 def schema_of(path: Path) -> tuple[Schema, Csv | None]:

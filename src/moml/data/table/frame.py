@@ -24,7 +24,9 @@ from moml.data.table.arrow import (
     joined,
     number_word,
 )
-from moml.data.table.files import chunks_of, files_of, no_column
+from moml.data.table.cells import Cells
+from moml.data.table.csv_files import PLAIN
+from moml.data.table.files import applied, chunks_of, files_of, no_column
 from moml.data.table.limits import Meter
 from moml.data.table.lists import expanded, spread
 from moml.errors import DataError
@@ -126,14 +128,19 @@ class Table(NamedTuple):
 
 
 def read_table(
-    path: str | PathLike[str], *, columns: Sequence[str] | None = None, text: Iterable[str] = ()
+    path: str | PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    text: Iterable[str] = (),
+    cells: Cells = PLAIN,
 ) -> Table:
     """A table from a Parquet, CSV, Arrow file, or a folder of such files with the same columns.
 
     `columns` are read, by default all; those in `text` as texts whatever they look like, as ids.
     A CSV's column is of numbers (dates) if more than half of its values are, and any other value is
     then an error; else it is text. Columns without any value, or of another type than number, text,
-    date or truth value, are left out: `Table.column` refuses them.
+    date or truth value, are left out: `Table.column` refuses them. `cells` says how numbers and
+    missing values are written; texts of other files than CSV are then read alike.
     """
     as_text, rows = frozenset(text), 0
     parts: dict[str, list[Chunk]] = {}
@@ -142,7 +149,7 @@ def read_table(
     files = files_of(path)
     meter = Meter(files)
     for file in files:
-        found, count = chunks_of(file, columns, as_text, meter)
+        found, count = chunks_of(file, columns, as_text, meter, cells)
         for name in sorted(set(found) ^ set(parts)) if read else ():
             has, lacks = (file, read[0].path) if name in found else (read[0].path, file)
             raise DataError(f"column {name} is in {has} but not in {lacks}: {SAME}")
@@ -161,7 +168,10 @@ def read_table(
 
 
 def as_table(
-    columns: Mapping[str, object] | Frame, text: Iterable[str] = (), name: str = "the table"
+    columns: Mapping[str, object] | Frame,
+    text: Iterable[str] = (),
+    name: str = "the table",
+    cells: Cells = PLAIN,
 ) -> Table:
     """A table from columns in memory: arrays, lists, arrow arrays, or all of a frame.
 
@@ -194,6 +204,7 @@ def as_table(
     rows = {len(array) for array in arrays.values()}
     if len(rows) != 1 or rows == {0}:
         raise DataError(f"{name}: columns must be equally long and not empty; got {sorted(rows)}")
+    parts = applied(parts, name, as_text, cells)
     return _table(parts, rows.pop(), (File(name, 0),), as_text)
 
 
@@ -224,6 +235,21 @@ def labels(
     values, codes = np.unique(column.values, return_inverse=True)
     words = [_word(column, value) for value in values]
     return np.where(column.missing, -1, codes).astype(np.int32), words
+
+
+def as_categories(table: Table, names: Iterable[str]) -> Table:
+    """The table with these columns as texts, where they are not yet.
+
+    >>> made = as_categories(as_table({"zip": [10115, 80331]}), ["zip"])
+    >>> made.column("zip").kind, made.column("zip").word(0)
+    ('text', '10115')
+    """
+    changed = {}
+    for name in table.named(names):
+        if table.column(name).kind != "text":
+            codes, words = labels(table, name)
+            changed[name] = Column("text", codes, arrow().array(words, arrow().string()))
+    return table._replace(columns=table.columns | changed)
 
 
 def _word(column: Column, value: np.floating | np.integer | np.datetime64) -> str:

@@ -43,8 +43,11 @@ class Input(NamedTuple):
     scale: Scale = Scale(0.0, 0.0)
     indicator: bool = False  # some values were missing in training
     words: tuple[str, ...] = ()  # of text: the most frequent, in that order
-    other: bool = False  # there were more
+    other: bool = False  # there were more, without statistics
     cycles: tuple[str, ...] = ()  # of time: those that the training rows cover
+    span: tuple[float, ...] = ()  # of number and time: from, to; of the training rows
+    levels: tuple[str, ...] = ()  # of text: others, with statistics of the target
+    means: tuple[float, ...] = ()  # level by level: see `moml.data.table.levels`
 
     @property
     def features(self) -> list[str]:
@@ -52,6 +55,8 @@ class Input(NamedTuple):
         names = [self.name] if self.scale.std else []
         names += [f"{self.name}={word}" for word in self.words]
         names += [f"{self.name} other"] if self.other else []
+        each = len(self.means) // max(1, len(self.levels))
+        names += [f"{self.name} mean{f' {i}' if each > 1 else ''}" for i in range(each)]
         names += [f"{self.name} {cycle} {f}" for cycle in self.cycles for f in ("sin", "cos")]
         return names + ([f"{self.name} missing"] if self.indicator else [])
 
@@ -76,6 +81,22 @@ def scale_of(values: np.ndarray) -> Scale:
     return Scale(mean, std if std > 1e-15 * abs(mean) else 0.0)
 
 
+def span_of(values: np.ndarray) -> tuple[float, ...]:
+    """The range of the finite values, widened to full hundredths of it: no single value is told.
+
+    >>> [round(end, 6) for end in span_of(np.array([0.5, 4.5, 7.7, np.nan]))]
+    [0.432, 7.704]
+    """
+    values = np.asarray(values, float)
+    values = values[np.isfinite(values)]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    step = (high - low) / 100
+    if not 0 < step < np.inf:
+        return (low, high) if len(values) else ()
+    down, up = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
+    return min(low, down), max(high, up)  # rounding may be off by a bit
+
+
 def learn(name: str, column: Column, rows: Int[np.ndarray, " n"]) -> Learned:
     """The description of a column by these rows of it."""
     column = column._replace(values=column.values[rows])
@@ -92,6 +113,11 @@ def encode(given: Input, column: Column) -> list[np.ndarray]:
     missing = column.missing
     if given.kind == "text":
         features = [column.values == i for i in range(len(given.words) + given.other)]
+        if given.levels:
+            means = np.reshape(given.means, (len(given.levels), -1))
+            features += [
+                np.r_[np.zeros(len(given.words) + 1), m, 0][column.values] for m in means.T
+            ]
     else:
         at = seconds(column) if given.kind == "time" else column.values
         features = [np.where(missing, 0, given.scale(at))] if given.scale.std else []
@@ -102,11 +128,12 @@ def encode(given: Input, column: Column) -> list[np.ndarray]:
 
 
 def recoded(given: Input, column: Column) -> Column:
-    """A column of text with the codes of the description: len(words) is any other text."""
+    """A column of text with the codes of the description: words, any other text, levels."""
     if given.kind != "text":
         return column
-    place = {word: i for i, word in enumerate(given.words)}
-    code = [place.get(word, len(place)) for word in column.words.to_pylist()]
+    place, other = {word: i for i, word in enumerate(given.words)}, len(given.words)
+    place |= {word: other + 1 + i for i, word in enumerate(given.levels)}
+    code = [place.get(word, other) for word in column.words.to_pylist()]
     return Column("text", np.array([*code, -1], np.int32)[column.values])  # -1 takes the last
 
 
@@ -116,8 +143,30 @@ def seconds(column: Column) -> np.ndarray:
     return np.where(column.missing, np.nan, since)
 
 
+def outside(given: Input, column: Column) -> int:
+    """How many rows lie outside the range of the training rows."""
+    if not given.span:
+        return 0
+    at = seconds(column) if given.kind == "time" else column.values
+    low, high = given.span
+    return int(((at < low) | (at > high)).sum())
+
+
+def range_of(given: Input) -> str:
+    """The range of the training rows, in words.
+
+    >>> range_of(Input("day", "time", span=(0.0, 86400.0)))
+    '1970-01-01 to 1970-01-02'
+    """
+    if given.kind != "time":
+        return " to ".join(f"{value:g}" for value in given.span)
+    unit = "D" if given.span[1] - given.span[0] >= DAY else "s"
+    return " to ".join(str(np.datetime64(int(at), "s").astype(f"M8[{unit}]")) for at in given.span)
+
+
 def _learn_number(name: str, column: Column) -> tuple[Input, str]:
-    return Input(name, "number", scale_of(column.values)), "one value in all training tasks"
+    scale, span = scale_of(column.values), span_of(column.values)
+    return Input(name, "number", scale, span=span), "one value in all training tasks"
 
 
 def _learn_time(name: str, column: Column) -> tuple[Input, str]:
@@ -128,7 +177,8 @@ def _learn_time(name: str, column: Column) -> tuple[Input, str]:
     gap, span = np.median(np.diff(known)) if len(known) > 1 else np.inf, np.ptp(known)
     round_ = lambda cycle: span >= cycle and gap <= cycle / 2 and np.ptp(known % cycle) > 0
     cycles = tuple(name for name, cycle in CYCLES.items() if round_(cycle))
-    return Input(name, "time", scale_of(at), cycles=cycles), "one date in all training tasks"
+    found = Input(name, "time", scale_of(at), cycles=cycles, span=span_of(at))
+    return found, "one date in all training tasks"
 
 
 def _learn_text(name: str, column: Column) -> tuple[Input, str]:

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float32, Int, Int32, Shaped
 
 from moml.data.exact import exact
+from moml.data.table.cells import guessed
 from moml.data.table.csv_files import is_number
 from moml.data.table.frame import Column, Table, labels
 from moml.data.table.inputs import Scale, scale_of
@@ -90,6 +91,9 @@ def learn_target(
     used = np.unique(codes[codes >= 0])
     if column.kind == "text" and len(used) > FEW:
         _no_numbers(table, name, column)
+        said = None if classification else written(column)
+        if said is not None:
+            raise table.wrong(name, f"is a text, no number; {said}, --classification as classes")
     if len(used) < 2:
         raise DataError(f"{table.name}: the target {name} has one class, {words[used[0]]!r}")
     if len(used) > CLASSES:
@@ -106,6 +110,23 @@ def all_numbers(table: Table, name: str, column: Column) -> None:
         raise table.wrong(name, "is not a number")
     for row in np.flatnonzero(np.isinf(column.values))[:1]:
         raise DataError(f"{table.where(int(row), name)}: {column.values[row]} is not finite")
+
+
+def written(column: Column) -> str | None:
+    """Which option reads a column of texts as numbers, if most of them are numbers by one.
+
+    >>> from moml.data.table.frame import as_table
+    >>> written(as_table({"price": ["$4.50", "$5.25"]}).column("price"))
+    "--units '$' reads 2 of 2 values as numbers"
+    """
+    if column.kind != "text":
+        return None
+    counts = np.bincount(column.values[column.values >= 0], minlength=len(column.words))
+    found = guessed(column.words, counts)
+    if found is None:
+        return None
+    like = f"{int(counts[found[1]].sum()):,} of {int(counts.sum()):,}"
+    return f"{found[0].options} reads {like} values as numbers"
 
 
 def _no_numbers(table: Table, name: str, column: Column) -> None:

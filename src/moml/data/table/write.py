@@ -15,7 +15,8 @@ import numpy as np
 
 from moml.atomic import atomic_write
 from moml.data.table.arrow import Arrow, Schema, arrow
-from moml.data.table.csv_files import BLANK, NUMBER, Csv, csv_batches, csv_types
+from moml.data.table.cells import Cells
+from moml.data.table.csv_files import BLANK, NUMBER, PLAIN, Csv, csv_batches, csv_types
 from moml.data.table.files import ROWS, batches, errors_named, files_of, format_of, schema_of
 from moml.data.table.limits import Meter
 from moml.errors import DataError, MomlWarning
@@ -45,15 +46,16 @@ def extend_table(
     text: Iterable[str] = (),
     *,
     safe: bool = False,
+    cells: Cells = PLAIN,
 ) -> None:
     """Write all rows and columns of the table at `source`, in their order, and further columns.
 
     The source is streamed, and none of its values is changed: from CSV to CSV its text is copied.
-    From CSV to another format columns get the types of all their values, those in `text` none. For
-    `safe` see `write_table`.
+    From CSV to another format columns get the types of all their values, those in `text` none;
+    where `cells` gives 1.5 another meaning, such columns are texts. For `safe` see `write_table`.
     """
     pa, more, plain = arrow(), _arrow_table(columns), format_of(path) == "csv"
-    opened = [(file, *_typed(file, plain, frozenset(text))) for file in files_of(source)]
+    opened = [(file, *_typed(file, plain, frozenset(text), cells)) for file in files_of(source)]
     for name in more.column_names:
         if any(name in schema.names for _, schema, _ in opened):
             raise DataError(f"{source} has a column {name} already; rename it first")
@@ -107,14 +109,16 @@ def extend_frame(frame: Any, columns: Mapping[str, np.ndarray]) -> Any:
     return table
 
 
-def _typed(file: Path, plain: bool, text: frozenset[str]) -> tuple[Schema, Csv | None]:
+def _typed(
+    file: Path, plain: bool, text: frozenset[str], cells: Cells
+) -> tuple[Schema, Csv | None]:
     """The columns of a file as they are written, and how a CSV is."""
     pa = arrow()
     with errors_named(file):
         schema, csv = schema_of(file)
         if csv is not None:
             plainly = dict.fromkeys(schema.names, pa.string())
-            schema = pa.schema(plainly if plain else csv_types(csv, schema.names, text))
+            schema = pa.schema(plainly if plain else csv_types(csv, schema.names, text, cells))
         return schema, csv
 
 

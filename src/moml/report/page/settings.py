@@ -88,6 +88,8 @@ def repeated(run: Trained | Swept) -> Markup:
 
 def repeated_table(run: Tabled) -> Markup:
     """The command that repeats the run of a table; TABLE stands for the table's file."""
+    if "continued" in run.about:
+        return _repeated_from(run)
     about, kept = run.about, run.about["settings"]
     option = lambda name, value: [f"--{name}", quote(str(value))] if value is not None else []
     names = ("task", "target", "order", "weight", "shots", "seed", "model")
@@ -97,10 +99,29 @@ def repeated_table(run: Tabled) -> Markup:
     )
     for name in ("hold_out", "missing", "members", "iterations"):
         given.append(option(name.replace("_", "-"), kept[name]))
-    for name in ("inputs", "exclude"):
-        given.append([f"--{name}", *map(quote, kept[name])] if kept[name] else [])
+    cells = kept.get("cells", {})
+    lists = {name: kept.get(name) or () for name in ("inputs", "exclude", "categorical")}
+    for name, some in (lists | {name: cells.get(name, ()) for name in ("units", "na")}).items():
+        given.append([f"--{name}", *map(quote, some)] if some else [])
+    given += [option(name, cells.get(name)) for name in ("decimal", "thousands")]
     given.append(["--classification"] if kept["classification"] else [])
     given.append([] if kept["refit"] else ["--no-refit"])
     given.append(["--out", quote(f"{run.folder.resolve().name}-again")])
     command = " \\\n    ".join(" ".join(words) for words in given if words) + "\n"
     return _repeat(text, command, about["versions"])
+
+
+def _repeated_from(run: Tabled) -> Markup:
+    """The command that continues the same run by the same table."""
+    about, later = run.about, run.about["continued"]
+    text = (
+        "RUN is the run that it continues and TABLE the table of new rows; neither is stored, nor "
+        "their paths."
+    )
+    given = ["moml", "train", "--from", "RUN", "--data", "TABLE"]
+    for name in ("hold_out", "iterations", "seed"):
+        if later[name] is not None:
+            given += [f"--{name.replace('_', '-')}", str(later[name])]
+    given += ["--model", quote(about["model"])] if about["model"] else []
+    given += ["--out", quote(f"{run.folder.resolve().name}-again")]
+    return _repeat(text, f"{' '.join(given)}\n", about["versions"])

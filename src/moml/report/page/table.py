@@ -24,17 +24,28 @@ def known_line(rows: Sequence[Record], metric: str, model: str, name: str, style
     return Series(name, [(row["shots"], row["mean"]) for row in mine], style, band)
 
 
-def _lead(about: Record) -> Markup:
+def _lead(about: Record, scored: int) -> Markup:
+    """What the run predicts, what it learned from and what `scored` tasks it is scored on."""
     classes = about["columns"]["target"]["classes"]
     kind = f"one of {len(classes)} classes" if classes else "a number"
     return tag(
         "p", "Predicts ", tag("code", about["target"]),
         f", {kind}, from {len(about['columns']['inputs']):,} columns, for each ",
-        tag("code", about["task"]), f". The final model was trained on "
-        f"{len(about['trained']):,} tasks; the scores are on {len(about['held_out']):,} held-out "
-        "tasks, by a model that was not trained on them.",
+        tag("code", about["task"]), f". {_learned(about)}; the scores are on {scored:,} "
+        "held-out tasks, by a model that was not trained on them.",
         class_="lead",
     )  # fmt: skip
+
+
+def _learned(about: Record) -> str:
+    tasks, later = f"{len(about['trained']):,} tasks", about.get("continued")
+    if later is None:
+        return f"The final model was trained on {tasks}"
+    how = (
+        "Its common parameters were trained on" if later["trained"] else "Its model is the same, of"
+    )
+    whose = "new tasks" if later["scored"] else "tasks of the run before"
+    return f"The run continues another one. {how} {tasks} in all; scored are {whose}"
 
 
 def body(run: Tabled) -> list[Markup]:
@@ -48,7 +59,11 @@ def body(run: Tabled) -> list[Markup]:
         ("tasks in the run", f"{run.tasks:,}"),
         ("rows scored", f"{run.rows[0]['rows']:,}"),
     ]
-    parts = [_lead(run.about), tiles(pairs), tag("p", upper(verdict(run.rows)) + ".")]
+    parts = [
+        _lead(run.about, run.rows[0]["tasks"]),
+        tiles(pairs),
+        tag("p", upper(verdict(run.rows)) + "."),
+    ]
     metrics = list(dict.fromkeys(row["metric"] for row in run.rows))
     pictures = [figure for name in metrics for figure in _pictures(run.rows, name)]
     parts.append(section("Scores by known rows", pair(*pictures)))
@@ -64,9 +79,28 @@ def body(run: Tabled) -> list[Markup]:
     columns = ["kind of network", "eta", "beta", "loss", "averaged into the model"]
     tasks = f"{tried[0]['tasks']:,} training tasks"
     caption = f"Loss on {tasks} that decided when to stop and what to average"
+    caption += ", in the run that this one continues" if "continued" in run.about else ""
     rows = [[one[field] for field in fields] for one in tried]
     parts.append(section("What was tried", table(caption, columns, rows)))
+    parts += _importance(run.about.get("importance", []))
     return [*parts, section("Columns", _columns(run.about))]
+
+
+def _importance(ranks: Sequence[Record]) -> list[Markup]:
+    """The score without what each input says, the most important first."""
+    if not ranks:
+        return []
+    measure = METRICS[ranks[0]["metric"]]
+    name = lambda row: tag("code", row["input"])
+    rows = [
+        [name(row), measure.say(row["permuted"]), f"{row['permuted'] - row['score']:+.3g}"]
+        for row in ranks
+    ]
+    caption = (
+        f"{upper(measure.words)} on held-out tasks with the input permuted over the rows of all of "
+        f"them; {measure.say(ranks[0]['score'])} with all inputs"
+    )
+    return [section("Importance of inputs", table(caption, ["input", "permuted", "rise"], rows))]
 
 
 def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
