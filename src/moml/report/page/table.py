@@ -27,12 +27,17 @@ def known_line(rows: Sequence[Record], metric: str, model: str, name: str, style
 def _lead(about: Record) -> Markup:
     classes = about["columns"]["target"]["classes"]
     kind = f"one of {len(classes)} classes" if classes else "a number"
+    scored = (
+        f"the scores are on {len(about['held_out']):,} held-out tasks, by a model that was not "
+        "trained on them."
+    )
+    if not about["held_out"]:
+        scored = "each of them is scored by members that were not trained on it."
     return tag(
         "p", "Predicts ", tag("code", about["target"]),
         f", {kind}, from {len(about['columns']['inputs']):,} columns, for each ",
         tag("code", about["task"]), f". The final model was trained on "
-        f"{len(about['trained']):,} tasks; the scores are on {len(about['held_out']):,} held-out "
-        "tasks, by a model that was not trained on them.",
+        f"{len(about['trained']):,} tasks; {scored}",
         class_="lead",
     )  # fmt: skip
 
@@ -61,12 +66,18 @@ def body(run: Tabled) -> list[Markup]:
         parts.append(table(caption, ["model", *map(str, shots)], lines))
     tried = run.about["personal"]["scores"]
     fields = ("kind", "eta", "beta", "loss", "kept")
-    columns = ["kind of network", "eta", "beta", "loss", "averaged into the model"]
+    columns = ["kind of member", "eta", "beta", "loss", "averaged into the model"]
     tasks = f"{tried[0]['tasks']:,} training tasks"
     caption = f"Loss on {tasks} that decided when to stop and what to average"
-    rows = [[one[field] for field in fields] for one in tried]
+    if "weight" in tried[0]:
+        fields, columns = (*fields, "weight"), [*columns, f"weight of the kind, {most} known rows"]
+    rows = [[_cell(one[field]) for field in fields] for one in tried]
     parts.append(section("What was tried", table(caption, columns, rows)))
     return [*parts, section("Columns", _columns(run.about))]
+
+
+def _cell(value: object) -> object:
+    return "–" if value is None else value
 
 
 def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
