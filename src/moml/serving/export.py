@@ -25,7 +25,7 @@ from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.store import building, free_place, read_about, write_blocks, write_ids
 from moml.types import Record
 
-FORMAT = 1  # of an export; the FORMAT of moml_serve.py
+FORMAT = 2  # of an export; the FORMAT of moml_serve.py
 FORMATS = ("numpy", "onnx")
 PREDICTOR = Path(__file__).with_name("moml_serve.py")  # copied, never imported
 HOW = "python moml_serve.py predict --data rows.csv --out predicted.csv; or in Python, see the file"
@@ -89,8 +89,12 @@ def table_card(run: TableRun) -> tuple[Record, dict[str, np.ndarray]]:
         for kind, meta in model.metas.items():
             for leaf, array in named_leaves(meta).items():
                 arrays[f"{name}/{kind}/{leaf.removeprefix('params/')}"] = np.asarray(array)
+        arrays |= named_leaves(model.simple, f"{name}/simple")
+        if model.stack is not None:
+            arrays |= named_leaves(model.stack._asdict(), f"{name}/stack")
         shape = model.shape
         models[name] = {
+            "simple": {kind: type(one).__name__ for kind, one in model.simple.items()},
             "kinds": [*model.metas], "classes": shape.classes, "ordered": shape.ordered,
             "hidden": list(shape.hidden), "steps": STEPS,
         }  # fmt: skip

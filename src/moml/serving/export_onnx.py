@@ -91,6 +91,9 @@ def graphs(card: Record, arrays: Arrays) -> dict[str, bytes]:
     if card["kind"] == "network":
         return {"model.onnx": _network(card, arrays)}
     for entry in card["models"].values():
+        if entry["simple"]:
+            what = ", ".join(entry["simple"])
+            raise ConfigError(f"a graph has networks alone, and this run weighs {what} beside them")
         if not KINDS.issuperset(entry["kinds"]):
             what = ", ".join(entry["kinds"])
             raise ConfigError(f"a graph has members {', '.join(sorted(KINDS))} alone; got {what}")

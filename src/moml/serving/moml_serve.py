@@ -25,11 +25,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-FORMAT = 1
+FORMAT = 2
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "|b1"}
 LONGEST = 100_000_000  # bytes of a safetensors header
 CHUNK = 4096  # rows that are predicted at a time
@@ -255,10 +255,41 @@ class Net(NamedTuple):
     learned: Arrays  # parameters of its adaptation
 
 
+class Mixed(NamedTuple):
+    """A linear mixed model: F b + Z u of the design [1, x, pieces(x)], bounded; u ~ N(0, D)."""
+
+    fixed: np.ndarray  # the columns F
+    beta: np.ndarray  # b
+    random: np.ndarray  # the columns Z
+    covariance: np.ndarray  # D
+    noise: np.ndarray  # variance
+    bounds: np.ndarray
+
+
+class Trees(NamedTuple):
+    """Trees whose values add up; of node n, rows with x[feature[n]] > cut[n] go to the right."""
+
+    feature: np.ndarray  # [trees, nodes]
+    cut: np.ndarray
+    value: np.ndarray  # [trees, leaves]
+
+
+SIMPLE: dict[str, Any] = {"MixedModel": Mixed, "Trees": Trees}
+
+
+class Effects(NamedTuple):
+    """The random effects of a task: mean and covariance of a Gaussian."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
 class Model(NamedTuple):
-    """Nets that are averaged."""
+    """Nets that are averaged; or, with `stack`, kinds that are weighed by number of known rows."""
 
     nets: list[Net]
+    simple: dict[str, Mixed | Trees]
+    stack: Arrays | None  # known [levels], weights [levels, kinds]: nets, then simple
     knots: Arrays
     classes: int | None
     ordered: bool
@@ -276,6 +307,7 @@ class Person(NamedTuple):
     rows: int
     summary: np.ndarray
     heads: dict[str, Head]
+    effects: dict[str, Effects]  # of mixed models
 
 
 def _squash(x: np.ndarray, bound: float = NEAR) -> np.ndarray:
@@ -320,7 +352,59 @@ def _answers(
             z = f @ _turned(net.head.weight) + net.head.bias[:, None]
         z = z + beside
         found.append(z[..., 0] if model.classes is None else _softmax(z))
-    return np.concatenate(found).mean(axis=0)
+    if model.stack is None:
+        return np.concatenate(found).mean(axis=0)
+    rows = np.array([person.rows for person in people])[which]
+    level = np.searchsorted(model.stack["known"], rows, side="right") - 1
+    weights = model.stack["weights"][np.maximum(level, 0)].T
+    each = [one.mean(axis=0) for one in found]
+    each += [_simple(model, kind, people, which, x, c) for kind in model.simple]
+    return sum(w * one for w, one in zip(weights, each, strict=True))
+
+
+# Members that are no networks
+
+
+def _simple(
+    model: Model, kind: str, people: Sequence[Person], which: np.ndarray, x: np.ndarray,
+    c: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Predictions of a mixed model, or of trees."""
+    one = model.simple[kind]
+    if isinstance(one, Mixed):
+        design = _design(model.knots, x)
+        mean = np.stack([person.effects[kind].mean for person in people])[which]
+        given = design[:, one.fixed] @ one.beta + np.sum(design[:, one.random] * mean, axis=1)
+        return np.clip(given, *one.bounds)
+    rows = np.array([person.rows for person in people])[which]
+    mean = np.clip(c[:, 0] * (rows + 1) / np.maximum(rows, 1) / FAR, -0.99, 0.99)
+    inputs = np.concatenate([x, c], axis=1).astype("f4")
+    return FAR * np.arctanh(mean) + _sum_of_trees(one, inputs)
+
+
+def _sum_of_trees(trees: Trees, x: np.ndarray) -> np.ndarray:
+    out, nodes = np.zeros(len(x)), trees.feature.shape[1]
+    for feature, cut, value in zip(*trees, strict=True):
+        node = np.zeros(len(x), int)
+        for _ in range((nodes + 1).bit_length() - 1):
+            node = 2 * node + 1 + (x[np.arange(len(x)), feature[node]] > cut[node])
+        out += value[node - nodes]
+    return out
+
+
+def _design(knots: Arrays, x: np.ndarray) -> np.ndarray:
+    pieces = np.clip((x[:, knots["column"]] - knots["low"]) / knots["width"], 0, 1) - 0.5
+    return np.concatenate([np.ones((len(x), 1)), x, pieces], axis=1)
+
+
+def _updated(one: Mixed, old: Effects, design: np.ndarray, y: np.ndarray) -> Effects:
+    """C' = (I + C Z'Z / s)^-1 C,    m' = m + C' Z' (y - F b - Z m) / s"""
+    z = design[:, one.random]
+    off = y - design[:, one.fixed] @ one.beta - z @ old.mean
+    gain = np.eye(len(old.mean)) + old.covariance @ (z.T @ z) / one.noise
+    after = np.linalg.solve(gain, old.covariance)
+    after = (after + after.T) / 2
+    return Effects(old.mean + after @ (z.T @ off) / one.noise, after)
 
 
 # Personal parameters: a summary of a task's rows, and adapted heads
@@ -332,7 +416,13 @@ def _nobody(model: Model) -> Person:
     start = np.zeros(summary)
     if summary:  # the summary of no rows: all zeros but for the spread
         start[model.out : 2 * model.out] = 1e-3
-    return Person(0, start, {net.kind: net.head for net in model.nets if net.kind in ADAPT})
+    effects = {
+        kind: Effects(np.zeros(len(one.random)), one.covariance)
+        for kind, one in model.simple.items()
+        if isinstance(one, Mixed)
+    }
+    heads = {net.kind: net.head for net in model.nets if net.kind in ADAPT}
+    return Person(0, start, heads, effects)
 
 
 def _summaries(x: np.ndarray, y: np.ndarray, mask: np.ndarray, ordered: bool) -> np.ndarray:
@@ -398,7 +488,11 @@ def _extended(model: Model, person: Person, x: np.ndarray, y: np.ndarray) -> Per
             middle = _features(net, model.knots, centre, person.summary[None])
             seen = NewRows(f, others @ _turned(net.beside), target, k, middle)
             heads[net.kind] = ADAPT[net.kind](model, net, person.heads[net.kind], seen)
-    return Person(k + n, both(summary(np.ones((1, n))), n)[0], heads)
+    effects = {}
+    for kind, old in person.effects.items():
+        mixed = cast(Mixed, model.simple[kind])
+        effects[kind] = _updated(mixed, old, _design(model.knots, x), target[:, 0])
+    return Person(k + n, both(summary(np.ones((1, n))), n)[0], heads, effects)
 
 
 def _slopes(z: np.ndarray, y: np.ndarray, classes: int | None) -> np.ndarray:
@@ -632,11 +726,18 @@ def _table(
         whole = {k: [personal[f"{k}/{part}"] for part in Head._fields] for k in nobody.heads}
         like = {"summary": nobody.summary}
         like |= {f"{k}/{p}": getattr(h, p) for k, h in nobody.heads.items() for p in Head._fields}
+        like |= {
+            f"{k}/{p}": e for k, one in nobody.effects.items() for p, e in one._asdict().items()
+        }
         if any(personal[name].shape != (n, *one.shape) for name, one in like.items()):
             raise ValueError("tasks.safetensors has arrays of other shapes")
         for i, (id_, rows) in enumerate(zip(tasks["ids"], tasks["rows"], strict=True)):
             heads = {kind: Head(*(part[i] for part in parts)) for kind, parts in whole.items()}
-            made.known[str(id_)] = Person(int(rows), personal["summary"][i], heads)
+            effects = {
+                kind: Effects(*(personal[f"{kind}/{part}"][i] for part in Effects._fields))
+                for kind in nobody.effects
+            }
+            made.known[str(id_)] = Person(int(rows), personal["summary"][i], heads, effects)
     row = _some_row(card)
     made.adapt(row).predict(row)  # arrays of inconsistent shapes fail here
     return made
@@ -662,7 +763,18 @@ def _model(name: str, entry: Record, arrays: Arrays) -> Model:
         head = Head(part["head/weight"], part["head/bias"])
         nets.append(Net(kind, body, head, part["beside"], part))
     knots = {part: arrays[f"{name}/knots/{part}"] for part in ("column", "low", "width")}
-    return Model(nets, knots, entry["classes"], bool(entry["ordered"]), int(entry["steps"]))
+    simple = {}
+    for kind, made in entry["simple"].items():
+        parts = SIMPLE[made]._fields
+        simple[kind] = SIMPLE[made](*(arrays[f"{name}/simple/{kind}/{part}"] for part in parts))
+    stack = None
+    if f"{name}/stack/known" in arrays:
+        stack = {part: arrays[f"{name}/stack/{part}"] for part in ("known", "weights")}
+    if simple and (stack is None or stack["weights"].shape[1] != len(nets) + len(simple)):
+        raise ValueError("the weights are not those of the members")
+    return Model(
+        nets, simple, stack, knots, entry["classes"], bool(entry["ordered"]), int(entry["steps"])
+    )
 
 
 # A network that adapts by gradient steps: runs by `moml train CONFIG`

@@ -1,8 +1,9 @@
 """`moml train --from RUN --data TABLE`: continue a table's run with new tasks and rows.
 
 Columns and their encoding stay. Members continue from their parameters; each keeps its best model
-on held-out tasks, the start included. A known task keeps its summary, and its head keeps its
-distance from the common one; new rows update both, see `moml.algorithms.tabular.update`.
+on held-out tasks, the start included. Mixed models, trees and the weights of all kinds stay as they
+are. A known task keeps its summary, and its head keeps its distance from the common one; new rows
+update both, see `moml.algorithms.tabular.update`.
 """
 
 import math
@@ -170,10 +171,10 @@ def _moved(store: TaskStore, old: TableModel, new: TableModel) -> TaskStore:
         personal = store.take(places)
         move = lambda p, new, old: p + np.asarray(new - old)[None]
         heads = {
-            kind: jax.tree.map(move, p, start(new, kind), start(old, kind))
-            for kind, p in personal.heads.items()
+            kind: jax.tree.map(move, personal.heads[kind], start(new, kind), start(old, kind))
+            for kind in old.metas
         }
-        return PersonalParams(personal.summary, heads)
+        return PersonalParams(personal.summary, personal.heads | heads)
 
     return store._replace(take=take)
 

@@ -1,7 +1,7 @@
 """A trained table model: from the known rows of a task to its predictions."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 import jax
@@ -11,6 +11,15 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from moml.algorithms.tabular.members import PersonalParams, Shape, answers_of, parts
+from moml.algorithms.tabular.simple import (
+    Simple,
+    SimpleHead,
+    known_rows,
+    simple_answers,
+    simple_extend,
+    simple_start,
+)
+from moml.algorithms.tabular.stack import Stack
 from moml.algorithms.tabular.summary import WithSummary
 from moml.algorithms.tabular.update import update_program
 from moml.models.table import Knots
@@ -23,7 +32,10 @@ _HYPER = Hyper(eta=0.0)  # not used: members have learned all that their adaptat
 
 @dataclass(frozen=True)
 class TableModel:
-    """Members of some kinds, averaged; plain arrays and numbers."""
+    """Members of some kinds, averaged; plain arrays and numbers.
+
+    With a `stack` the members of each kind are averaged, and the kinds, networks first, weighed.
+    """
 
     shape: Shape
     knots: Knots
@@ -31,10 +43,24 @@ class TableModel:
     shots: int
     held_out: tuple[int, ...] = ()  # numbers of the groups that training did not see
     scores: tuple[Record, ...] = ()  # the candidates, and which of them are averaged
+    simple: dict[str, Simple] = field(default_factory=dict)  # members that are no networks
+    stack: Stack | None = None  # None: all members weigh equally
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds in the order of the stack's weights."""
+        return (*self.metas, *self.simple)
 
     def personal(self, x: ArrayLike, y: ArrayLike, groups: Sequence[ArrayLike]) -> PersonalParams:
         """Personal parameters of each group from its rows groups[i] of x and y; may be none."""
         return by_size(as_input(x), as_target(self.shape, y), groups, self._adapted)
+
+    def _simple(self, old: Mapping[str, PyTree], batch: Batch) -> dict[str, SimpleHead]:
+        """What simple members keep of tasks after further rows."""
+        return {
+            kind: simple_extend(model, self.knots, old[kind], batch)
+            for kind, model in self.simple.items()
+        }
 
     def _adapted(self, _: np.ndarray, batch: Batch) -> PersonalParams:
         """Personal parameters of a batch of tasks, member by member."""
@@ -53,7 +79,9 @@ class TableModel:
             kind: jax.tree.map(join, *(p.params for p in each[kind])) if kind in each else ()
             for kind in self.metas
         }
-        return PersonalParams(summary, heads)
+        many = lambda leaf: np.repeat(leaf, len(batch.mask), axis=0)
+        begun = {kind: jax.tree.map(many, start.heads[kind]) for kind in self.simple}
+        return PersonalParams(summary, heads | self._simple(begun, batch))
 
     def start(self) -> PersonalParams:
         """Personal parameters of one task without known rows."""
@@ -63,7 +91,9 @@ class TableModel:
             for kind, meta in self.metas.items()
         }
         summary = max((np.asarray(p.summary) for p in each.values()), key=len)
-        return PersonalParams(summary[None], {kind: one(p.params) for kind, p in each.items()})
+        heads = {kind: one(p.params) for kind, p in each.items()}
+        more = {kind: simple_start(model) for kind, model in self.simple.items()}
+        return PersonalParams(summary[None], heads | more)
 
     def extend(
         self,
@@ -81,7 +111,9 @@ class TableModel:
         def run(some: np.ndarray, batch: Batch) -> PersonalParams:
             at = np.concatenate([some, np.repeat(some[:1], len(batch.mask) - some.size)])
             old = jax.tree.map(lambda leaf: leaf[at], personal)
-            return update(self.knots, self.metas, old, counts[at], batch)
+            nets = old._replace(heads={kind: old.heads[kind] for kind in self.metas})
+            new = update(self.knots, self.metas, nets, counts[at], batch)
+            return new._replace(heads=new.heads | self._simple(old.heads, batch))
 
         return by_size(x, y, groups, run)
 
@@ -105,7 +137,15 @@ class TableModel:
             answers_of(made[kind], meta, mine.heads[kind], mine.summary, x)
             for kind, meta in self.metas.items()
         ]
-        return np.concatenate(each).mean(axis=0)
+        if self.stack is None:
+            return np.concatenate(each).mean(axis=0)
+        weigh = self.stack.of(known_rows(mine.summary))
+        nets = zip(weigh.T, (members.mean(axis=0) for members in each), strict=False)
+        simple = (
+            (w, simple_answers(model, self.knots, mine.heads[kind], mine.summary, x))
+            for w, (kind, model) in zip(weigh.T[len(each) :], self.simple.items(), strict=True)
+        )
+        return np.sum([w * given for w, given in (*nets, *simple)], axis=0)
 
     def _answer_custom(self, mine: PersonalParams, x: np.ndarray) -> np.ndarray:
         at = np.minimum(np.arange(CHUNK), len(x) - 1)

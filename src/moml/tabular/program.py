@@ -4,7 +4,7 @@ The table is an argument of all of them. Visits are drawn by a program of their 
 of members share: in the training programs random numbers would be most of what is compiled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from moml.algorithms.tabular.members import Parts, Shape, meta_like, parts
 from moml.methods import method
 from moml.models.table import Knots
 from moml.runtime.compiling import quick_jit
-from moml.tabular.compilation import Precompiled
+from moml.runtime.precompiled import Precompiled
 from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, below, drawn_from, grouped, places
 from moml.tasks.sampler import distinct
@@ -53,7 +53,8 @@ class TableData(NamedTuple):
 
     knots: Knots
     rows: Grouped
-    groups: Int[Array, ""]  # how many there are; more are padding
+    among: Int[Array, "folds groups"]  # groups that the members of a fold learn from
+    groups: Int[Array, " folds"]  # how many they are; more are padding
     seed: np.uint32 | jax.Array
 
 
@@ -103,13 +104,20 @@ def table_data(
     weights: ArrayLike | None,
     seed: int,
     most: int,
+    folds: Sequence[np.ndarray] | None = None,
 ) -> TableData:
-    """The rows of these groups as an argument of the programs, with space for `most` groups."""
+    """The rows of these groups as an argument of the programs, with space for `most` groups.
+
+    Members of seed i learn from the groups folds[i % len(folds)]; by default all from all groups.
+    """
     rows = grouped(x, y, groups, weights)
     size = lambda n: n if len(x) >= LARGE else max(LEAST, power(n))
     fill = lambda a, n: np.pad(a, [(0, n - len(a)), *[(0, 0)] * (a.ndim - 1)])
     filled = [fill(a, size(len(x))) for a in rows[:4]] + [fill(a, most) for a in rows[4:]]
-    return TableData(at, Grouped(*filled), jax.device_put(np.int32(len(groups))), np.uint32(seed))
+    among = [np.arange(len(groups))] if folds is None else folds
+    ids = np.stack([fill(np.asarray(some, np.int32), most) for some in among])
+    count = np.array([len(some) for some in among], np.int32)
+    return TableData(at, Grouped(*filled), *jax.device_put((ids, count)), np.uint32(seed))
 
 
 def layout(kind: str, shape: Shape, at: Knots, size: int = 1) -> Flat:
@@ -146,12 +154,13 @@ def member(kind: str, plan: TablePlan, given: TableData) -> Member:
 def draw_program(plan: TablePlan) -> Wrapped:
     """(table, seeds, first step) -> what `chunk` steps draw, leaves [seeds, steps, ...]."""
 
-    def draw(given: TableData, key: Key) -> Visits:
-        bits = jax.random.bits(key, (plan.tasks, 4), jnp.uint32)
+    def draw(given: TableData, fold: Int[Array, ""], key: Key) -> Visits:
+        bits, count = jax.random.bits(key, (plan.tasks, 4), jnp.uint32), given.groups[fold]
         if plan.memory:  # a memory is written once a step
-            ids = distinct(jax.random.fold_in(key, 1), given.groups, plan.tasks)
+            ids = distinct(jax.random.fold_in(key, 1), count, plan.tasks)
         else:
-            ids = jax.vmap(lambda bits: below(bits, given.groups))(bits[:, 0])
+            ids = jax.vmap(lambda bits: below(bits, count))(bits[:, 0])
+        ids = given.among[fold][ids]
         one = partial(
             places, size=plan.visit + plan.queries, shots=plan.visit, ordered=plan.shape.ordered
         )
@@ -161,7 +170,10 @@ def draw_program(plan: TablePlan) -> Wrapped:
 
     def run(given: TableData, seeds: Int[Array, " seeds"], begin: Int[Array, ""]) -> Visits:
         steps = begin + jnp.arange(plan.chunk, dtype=jnp.int32)
-        of_step = lambda seed, step: draw(given, jax.random.fold_in(run_key(seed), step))
+        folds = len(given.groups)
+        of_step = lambda seed, step: draw(
+            given, seed % folds, jax.random.fold_in(run_key(seed), step)
+        )
         return jax.vmap(lambda seed: jax.vmap(lambda step: of_step(seed, step))(steps))(seeds)
 
     return quick_jit(run)

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -12,6 +13,8 @@ import numpy as np
 from moml.algorithms.tabular.intervals import around, bounds
 from moml.algorithms.tabular.members import Shape, meta_like
 from moml.algorithms.tabular.rivals import Rivals
+from moml.algorithms.tabular.simple import read_simple
+from moml.algorithms.tabular.stack import Stack
 from moml.config.plugins import import_plugins
 from moml.config.user_function import load_build
 from moml.data.table.cells import Cells, cells
@@ -231,6 +234,10 @@ class TableRun:
             shape = model.shape._replace(build=None)._asdict()
             kinds, scores = [*model.metas], list(model.scores)
             content[name] = {"shape": shape, "kinds": kinds, "shots": model.shots, "scores": scores}
+            content[name]["simple"] = {k: type(one).__name__ for k, one in model.simple.items()}
+            arrays |= named_leaves(model.simple, f"{name}/simple")
+            if model.stack is not None:
+                arrays |= named_leaves(model.stack._asdict(), f"{name}/stack")
         write_arrays(folder / "model.safetensors", {n: np.asarray(a) for n, a in arrays.items()})
         residuals = {str(k): some for k, some in self.residuals.items()}
         write_arrays(folder / "residuals.safetensors", residuals)
@@ -308,4 +315,21 @@ def _read_model(
     for kind in content["kinds"]:
         like = meta_like(kind, shape, knots)
         metas[kind] = store.with_shapes(filled(like, arrays, f"{name}/members/{kind}"), like, 1)
-    return TableModel(shape, knots, metas, content["shots"], (), tuple(content["scores"]))
+    simple = {
+        kind: read_simple(
+            made,
+            partial(filled, arrays=arrays, prefix=f"{name}/simple/{kind}"),
+            shape.features,
+            knots,
+        )
+        for kind, made in content["simple"].items()
+    }
+    stack = None
+    if f"{name}/stack/known" in arrays:
+        stack = Stack(**filled(dict.fromkeys(Stack._fields, 0), arrays, f"{name}/stack"))
+        if stack.weights.shape != (len(stack.known), len(metas) + len(simple)):
+            raise ValueError(f"the weights of {name} are not those of its members")
+    elif simple:
+        raise ValueError(f"the members of {name} have no weights")
+    scores = tuple(content["scores"])
+    return TableModel(shape, knots, metas, content["shots"], (), scores, simple, stack)

@@ -98,17 +98,29 @@ def score_tasks(
                 "pooled": pooled,
                 **rivals.answers(x, y, support, which, x[query], classes),
             }
-            found += [
-                {"model": name, "shots": k, "metric": metric} | _mean(metric, errors, weigh, which)
-                for name, some in answers.items()
-                for metric, errors in _errors(target, some, y[query]).items()
-            ]
+            found += score_rows(target, answers, y[query], weigh, which, k)
             if classes is None:
                 off = target.unscale(y[query]) - target.unscale(personal)
                 rng = np.random.default_rng([seed, 5])
                 residuals[k] = off if len(off) <= RESIDUALS else rng.choice(off, RESIDUALS)
             advance(i + 1)
     return Scored(found, residuals)
+
+
+def score_rows(
+    target: Target,
+    answers: Mapping[str, np.ndarray],
+    y: np.ndarray,
+    weigh: np.ndarray,
+    which: np.ndarray,
+    known: int,
+) -> list[Record]:
+    """Result rows of all models' answers for the same rows of tasks `which`."""
+    return [
+        {"model": name, "shots": known, "metric": metric} | _mean(metric, errors, weigh, which)
+        for name, some in answers.items()
+        for metric, errors in _errors(target, some, y).items()
+    ]
 
 
 def _errors(target: Target, given: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Int, PyTree
 
 from moml.algorithms.tabular.members import PersonalParams, parts
+from moml.algorithms.tabular.simple import simple_start
 from moml.atomic import read_plain
 from moml.errors import CheckpointError, ConfigError, MomlError
 from moml.storage.arrays import filled, named_leaves, read_arrays, write_arrays, writing
@@ -34,7 +35,7 @@ from moml.storage.manifest import seal, sync_folder, verify
 from moml.tabular.model import TableModel
 from moml.types import Record
 
-FORMAT = 2  # of table.json and the arrays beside it
+FORMAT = 3  # of table.json and the arrays beside it
 TYPES: Record = dict.fromkeys(("task", "target", "cold"), str) | {"shots": int, "seed": int}
 TYPES |= dict.fromkeys(("order", "weight", "model"), str | None)
 BLOCK = 4096  # tasks whose personal parameters are in memory at a time
@@ -135,8 +136,16 @@ def read_tasks(folder: Path, model: TableModel) -> TaskStore:
         one = jax.tree.map(lambda leaf: leaf[0], meta)
         start = parts(kind, model.shape, model.knots).adapt.start
         heads[kind] = jax.eval_shape(start, one).params
-    like = PersonalParams(0, heads)
-    load = lambda file, leading: with_shapes(filled(like, read_finite(file)), like, leading)
+    whole = lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+    effects = {k: jax.tree.map(whole, simple_start(one)) for k, one in model.simple.items()}
+    like = PersonalParams(0, heads | effects)
+
+    def load(file: Path, leading: int) -> PersonalParams:
+        found: PersonalParams = filled(like, read_finite(file))
+        for some, axes in ((heads, leading), (effects, leading - 1)):  # nets are [members, ...]
+            with_shapes({kind: found.heads[kind] for kind in some}, some, axes)
+        return found
+
     if (folder / "index.json").exists():
         index = read_json(folder / "index.json")
         files = [folder / "tasks" / Path(task["file"]).name for task in index.values()]

@@ -16,6 +16,7 @@ from moml.data.table.groups import group, split, weights
 from moml.data.table.levels import cross_fitted, with_levels
 from moml.errors import ConfigError, DataError, MomlWarning, check_count
 from moml.models.user import as_model, check_model
+from moml.tabular.crossfit import FEW, fit_crossed
 from moml.tabular.fit import fit_models
 from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, Rows, Source, read
@@ -171,8 +172,13 @@ def train_table(
         say(line)
     for line in doubts(table, columns, groups):
         warnings.warn(line, MomlWarning, stacklevel=2)
-    learn, held = f"{len(parts.train):,} tasks to learn from", f"{len(parts.held):,} held out"
-    say(f"{learn}, {held} to score on; a new task brings {shots} row{'s' if shots > 1 else ''}")
+    crossed = classes is None and kinds is None and build is None and len(groups.ids) < FEW
+    brings = f"a new task brings {shots} row{'s' if shots > 1 else ''}"
+    if crossed:
+        say(f"each of {len(groups.ids)} tasks is scored by members that did not see it; {brings}")
+    else:
+        learn = f"{len(parts.train):,} tasks to learn from"
+        say(f"{learn}, {len(parts.held):,} held out to score on; {brings}")
     del table
     every = groups.lists()
     seen = [every[i] for i in parts.train]
@@ -191,29 +197,30 @@ def train_table(
     named = {"task": task, "target": target, "order": order, "weight": weight, "shots": shots,
              "seed": seed, "model": model}  # fmt: skip
     with open_logs(log, logs, named | settings) as phase:
-        models = fit(seen, log=phase("held_out"))
-        personal = models["personal"]
-        cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
-        rivals = fit_rivals(personal, x, y, seen, seed)
-        scored = score_tasks(
-            models,
-            cold,
-            rivals,
-            columns.target,
-            given,
-            parts.held.tolist(),
-            seed=seed,
-            progress=progress,
-        )
+        if crossed:
+            models, cold, rivals, scored = fit_crossed(
+                given, columns.target, shots=shots, ordered=order is not None, members=members,
+                iterations=iterations, seed=seed, progress=progress, log=phase("folds"),
+            )  # fmt: skip
+            held, trained = [], list(range(len(every)))
+        else:
+            models = fit(seen, log=phase("held_out"))
+            personal = models["personal"]
+            cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
+            rivals = fit_rivals(personal, x, y, seen, seed)
+            held, trained = parts.held.tolist(), list(parts.train)
+            scored = score_tasks(
+                models, cold, rivals, columns.target, given, held, seed=seed, progress=progress
+            )
         phase("scores")(scores_row(scored.rows))
-        ranks = importance(columns, personal, given, parts.held.tolist(), seed)
-        trained = list(parts.train)
-        if refit and len(every) <= REFIT:
+        some = held or list(range(len(every)))
+        ranks = importance(columns, models["personal"], given, some, seed)
+        if refit and not crossed and len(every) <= REFIT:
             say(f"training again, on all {len(every):,} tasks")
-            models |= fit(every, only=["personal"], at=personal.knots, log=phase("refit"))
-            trained = list(range(len(every)))
+            again = fit(every, only=["personal"], at=models["personal"].knots, log=phase("refit"))
+            models, trained = {**models, **again}, list(range(len(every)))
     about = named | {
-        "held_out": [groups.ids[i] for i in parts.held],
+        "held_out": [groups.ids[i] for i in held],
         "trained": [groups.ids[i] for i in trained], "cold": cold, "settings": settings,
         "importance": ranks,
     }  # fmt: skip

@@ -37,6 +37,7 @@ class HeldOut(NamedTuple):
 
     batch: Task  # support and query, [tasks, rows]; the tasks from `tasks` on are padding
     tasks: int
+    folds: np.ndarray | None = None  # the seed of the members that each is held out from
 
     @property
     def query(self) -> Batch:
@@ -96,7 +97,7 @@ def train_members(
     """
     names = list(kinds if only is None else only)
     plan = _plan(kinds, shape, given, shots, iterations, widest)
-    settings = _settings(plan, int(given.groups), models is not None)
+    settings = _settings(plan, int(given.groups.min()), models is not None)
     hyper = _hyper(settings)
     count = {k: members if models is None else len(jax.tree.leaves(models[k])[0]) for k in kinds}
     given, batch, asked = jax.device_put(given), jax.device_put(test.batch), test.query
@@ -127,7 +128,10 @@ def train_members(
         for kind in names:
             states[kind], info, answers = running[kind].result()
             meta, answers = np.array(states[kind].meta), np.asarray(answers)[:, : test.tasks]
-            scored[kind] = Best(task_losses(shape, answers, asked).sum(axis=-1), meta, answers)
+            loss = task_losses(shape, answers, asked)
+            if test.folds is not None:
+                loss = _over_folds(loss, test.folds, len(settings))
+            scored[kind] = Best(loss.sum(axis=-1), meta, answers)
             infos.append(jax.tree.map(lambda leaf: np.asarray(leaf)[:, :size], info))
         together = MemberStates(np.concatenate([scored[kind].meta for kind in names]), states)
         return together, jax.tree.map(lambda *leaves: np.concatenate(leaves), *infos)
@@ -155,10 +159,22 @@ def train_members(
     for kind in names:
         apart = (np.split(part, len(settings)) for part in best[kind][1:])
         found[kind] = [
-            ({"kind": kind} | setting, flats[kind].tree(meta), answers.mean(axis=0))
+            ({"kind": kind} | setting, flats[kind].tree(meta), _held_answers(answers, test.folds))
             for setting, meta, answers in zip(settings, *apart, strict=True)
         ]
     return found
+
+
+def _over_folds(loss: np.ndarray, folds: np.ndarray, settings: int) -> np.ndarray:
+    """Of all members of a setting the losses [members, tasks] on the tasks that each held out."""
+    by_seed = loss.reshape(settings, -1, len(folds))
+    crossed = by_seed[:, folds, np.arange(len(folds))]  # [settings, tasks]
+    return np.repeat(crossed, by_seed.shape[1], axis=0)
+
+
+def _held_answers(answers: np.ndarray, folds: np.ndarray | None) -> np.ndarray:
+    """The members' mean answers, or for each task that of the member that has not seen it."""
+    return answers.mean(axis=0) if folds is None else answers[folds, np.arange(len(folds))]
 
 
 def _plan(
@@ -169,7 +185,7 @@ def _plan(
     iterations: int | None,
     widest: int,
 ) -> TablePlan:
-    n = int(given.groups)
+    n = int(given.groups.min())
     steps = max(2000, math.ceil(n / 10)) if iterations is None else iterations
     tasks, queries = min(16 if n < 5000 else 32, n), min(QUERIES, max(1, widest - 1))
     size = max(layout(kind, shape, given.knots).size for kind in kinds)

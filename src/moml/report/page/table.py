@@ -28,11 +28,13 @@ def _lead(about: Record, scored: int) -> Markup:
     """What the run predicts, what it learned from and what `scored` tasks it is scored on."""
     classes = about["columns"]["target"]["classes"]
     kind = f"one of {len(classes)} classes" if classes else "a number"
+    said = f"the scores are on {scored:,} held-out tasks, by a model that was not trained on them."
+    if not about["held_out"]:
+        said = "each of them is scored by members that were not trained on it."
     return tag(
         "p", "Predicts ", tag("code", about["target"]),
         f", {kind}, from {len(about['columns']['inputs']):,} columns, for each ",
-        tag("code", about["task"]), f". {_learned(about)}; the scores are on {scored:,} "
-        "held-out tasks, by a model that was not trained on them.",
+        tag("code", about["task"]), f". {_learned(about)}; {said}",
         class_="lead",
     )  # fmt: skip
 
@@ -76,17 +78,20 @@ def body(run: Tabled) -> list[Markup]:
         parts.append(table(caption, ["model", *map(str, shots)], lines))
     tried = run.about["personal"]["scores"]
     fields = ("kind", "eta", "beta", "loss", "kept")
-    columns = ["kind of network", "eta", "beta", "loss", "averaged into the model"]
+    columns = ["kind of member", "eta", "beta", "loss", "averaged into the model"]
     tasks = f"{tried[0]['tasks']:,} training tasks"
     caption = f"Loss on {tasks} that decided when to stop and what to average"
     caption += ", in the run that this one continues" if "continued" in run.about else ""
-    rows = [[one[field] for field in fields] for one in tried]
+    if "weight" in tried[0]:
+        fields, columns = (*fields, "weight"), [*columns, f"weight of the kind, {most} known rows"]
+    rows = [[_cell(one[field]) for field in fields] for one in tried]
     parts.append(section("What was tried", table(caption, columns, rows)))
-    parts += _importance(run.about.get("importance", []))
+    some = "held-out tasks" if run.about["held_out"] else "the tasks that it learned from"
+    parts += _importance(run.about.get("importance", []), some)
     return [*parts, section("Columns", _columns(run.about))]
 
 
-def _importance(ranks: Sequence[Record]) -> list[Markup]:
+def _importance(ranks: Sequence[Record], tasks: str) -> list[Markup]:
     """The score without what each input says, the most important first."""
     if not ranks:
         return []
@@ -97,10 +102,14 @@ def _importance(ranks: Sequence[Record]) -> list[Markup]:
         for row in ranks
     ]
     caption = (
-        f"{upper(measure.words)} on held-out tasks with the input permuted over the rows of all of "
+        f"{upper(measure.words)} on {tasks} with the input permuted over the rows of all of "
         f"them; {measure.say(ranks[0]['score'])} with all inputs"
     )
     return [section("Importance of inputs", table(caption, ["input", "permuted", "rise"], rows))]
+
+
+def _cell(value: object) -> object:
+    return "–" if value is None else value
 
 
 def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:

@@ -1,4 +1,4 @@
-"""How the programs of tables are compiled: side by side."""
+"""Programs that are compiled side by side, before their first call."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 

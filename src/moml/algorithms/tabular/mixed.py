@@ -1,0 +1,173 @@
+"""Linear mixed models of grouped rows, fitted by restricted maximum likelihood (REML), in numpy.
+
+    y_i = F_i b + Z_i u_i + e_i,    u_i ~ N(0, D),    e_i ~ N(0, s I),    b_j ~ N(0, t_c(j))
+
+F are some columns of a design, Z some of them. Columns of b that belong to a class c share a prior
+variance, which is estimated as D and s are; the others have a flat prior. So inputs that few
+groups determine are shrunk, and pieces of a range are a penalised spline.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+Products = Float[np.ndarray, "groups c c"]  # [F, y]' [F, y] of each group
+BOUND = 12.0  # of logarithms of variance ratios
+STEP = 1e-4  # of the differences that estimate a gradient
+FAR = 10.0  # standard deviations that a prediction is bounded to, unless `bounds` are narrower
+
+
+class Structure(NamedTuple):
+    """Which columns of a design have effects, and which variances they share."""
+
+    fixed: tuple[int, ...]
+    prior: tuple[int, ...]  # class of each fixed column; -1: a flat prior
+    correlated: tuple[int, ...]  # columns whose random effects have a full covariance
+    alike: tuple[int, ...] = ()  # columns with independent random effects of one variance
+
+
+class MixedModel(NamedTuple):
+    """A fitted model; prediction = design[:, fixed] @ beta + design[:, random] @ effects, bounded.
+
+    Beyond what training has seen a line goes on for ever.
+    """
+
+    fixed: Int[np.ndarray, " p"]
+    beta: Float[np.ndarray, " p"]
+    random: Int[np.ndarray, " q"]
+    covariance: Float[np.ndarray, "q q"]  # D
+    noise: Float[np.ndarray, ""]  # s
+    bounds: Float[np.ndarray, " 2"]  # predictions stay between them
+
+
+class Effects(NamedTuple):
+    """The random effects of tasks given their rows: mean and covariance of a Gaussian."""
+
+    mean: Float[np.ndarray, "*tasks q"]
+    covariance: Float[np.ndarray, "*tasks q q"]
+
+
+class Fit(NamedTuple):
+    """A fitted model, and the logarithms of its variance ratios: a start for similar fits."""
+
+    model: MixedModel
+    theta: Float[np.ndarray, " parameters"]
+
+
+def cross_products(
+    design: Float[np.ndarray, "rows columns"],
+    y: np.ndarray,
+    groups: Sequence[np.ndarray],
+    weights: np.ndarray | None = None,
+) -> Products:
+    """All that a fit needs of the rows of each group; a row of weight 2 counts as two."""
+    both = np.column_stack([design, y]).astype(float)
+    weigh = np.ones(len(both)) if weights is None else np.asarray(weights, float)
+    return np.stack([both[rows].T @ (weigh[rows, None] * both[rows]) for rows in groups])
+
+
+def fit_mixed(products: Products, structure: Structure, start: np.ndarray | None = None) -> Fit:
+    """Fit a model by the groups' cross products; the first column of the design is 1.
+
+    With D = s L L', T the prior precisions times s, M_i = I + L' Z_i' Z_i L and
+    W = sum_i [F, y]' (I + Z_i L L' Z_i')^-1 [F, y], the REML deviance of n rows is
+
+        (n - flat) log(r) + sum_i log|M_i| + log|W_FF + T| - log|T|,
+        b = (W_FF + T)^-1 W_Fy,    r = W_yy - W_yF b,    s = r / (n - flat),
+
+    where `flat` is the number of columns with a flat prior.
+    """
+    from scipy.optimize import minimize
+
+    fixed, random = [*structure.fixed], [*structure.correlated, *structure.alike]
+    used, classes = [*fixed, -1], np.array(structure.prior)
+    total = products.sum(axis=0)[np.ix_(used, used)]
+    a, c = products[:, random][:, :, random], products[:, random][:, :, used]
+    count, k, q = int(classes.max(initial=-1)) + 1, len(structure.correlated), len(random)
+    lower, own = np.tril_indices(k), np.arange(k, q)
+    diagonal, cut = lower[0] == lower[1], len(lower[0])
+    free = float(products[:, 0, 0].sum()) - int((classes < 0).sum())
+
+    def ratios(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """L [..., q, q], and T [..., p]."""
+        root = np.zeros((*theta.shape[:-1], q, q))
+        root[..., *lower] = np.where(diagonal, np.exp(theta[..., :cut]), theta[..., :cut])
+        if q > k:
+            root[..., own, own] = np.exp(theta[..., cut, None])
+        logs = np.concatenate([theta[..., theta.shape[-1] - count :], 0 * theta[..., :1]], axis=-1)
+        return root, np.where(classes < 0, 0, np.exp(-2 * logs[..., classes]))
+
+    def solved(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The deviance, b and r of parameters [..., n]."""
+        root, precision = ratios(theta)
+        up = np.swapaxes(root, -1, -2)[..., None, :, :]
+        m = up @ a @ root[..., None, :, :] + np.eye(q)
+        half = np.linalg.solve(np.linalg.cholesky(m), up @ c)
+        half = half.reshape(*theta.shape[:-1], -1, len(used))  # the groups under each other
+        w = total - np.swapaxes(half, -1, -2) @ half
+        damp = precision + 1e-9 * np.diag(total)[:-1]  # for columns that follow from others
+        f = w[..., :-1, :-1] + damp[..., None] * np.eye(len(fixed))
+        b = np.linalg.solve(f, w[..., :-1, -1:])[..., 0]
+        r = w[..., -1, -1] - np.sum(w[..., -1, :-1] * b, axis=-1)
+        r = np.maximum(r, 1e-12 * total[-1, -1] + 1e-30)
+        logdet = lambda matrix: np.linalg.slogdet(matrix)[1]
+        prior = np.log(np.where(precision > 0, precision, 1)).sum(axis=-1)
+        return free * np.log(r) + logdet(m).sum(axis=-1) + logdet(f) - prior, b, r
+
+    def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        moves = np.concatenate([[0 * theta], np.eye(len(theta)), -np.eye(len(theta))])
+        here, ahead, behind = np.split(solved(theta + STEP * moves)[0], [1, 1 + len(theta)])
+        return float(here[0]), (ahead - behind) / (2 * STEP)
+
+    if start is None:
+        start = np.concatenate([np.where(diagonal, -0.5, 0.0), [-1.0] * (count + (q > k))])
+    bounds = [(-BOUND, BOUND)] * len(start)
+    best = minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    root, _, (_, [b], [r]) = *ratios(best), solved(best[None])
+    noise = r / max(free, 1)
+    return Fit(
+        MixedModel(
+            np.array(fixed), b, np.array(random), noise * root @ root.T, np.asarray(noise),
+            np.array([-FAR, FAR]),
+        ),
+        best,
+    )  # fmt: skip
+
+
+def no_rows(model: MixedModel) -> Effects:
+    """The effects of one task without rows."""
+    return Effects(np.zeros((1, len(model.random))), model.covariance[None])
+
+
+def update_effects(
+    model: MixedModel,
+    old: Effects,
+    design: Float[np.ndarray, "tasks rows columns"],
+    y: Float[np.ndarray, "tasks rows"],
+    mask: Float[np.ndarray, "tasks rows"],
+) -> Effects:
+    """The effects of tasks after further rows, exactly as if all rows came at once.
+
+    C' = (I + C Z'Z / s)^-1 C,    m' = m + C' Z' (y - F b - Z m) / s
+    """
+    z = design[..., model.random] * mask[..., None]
+    up = np.swapaxes(z, 1, 2)
+    residual = mask * (y - design[..., model.fixed] @ model.beta)
+    residual = residual - (z @ old.mean[..., None])[..., 0]
+    gain = np.eye(z.shape[2]) + old.covariance @ (up @ z) / model.noise
+    after = np.linalg.solve(gain, old.covariance)
+    after = (after + np.swapaxes(after, 1, 2)) / 2
+    move = after @ (up @ residual[..., None]) / model.noise
+    return Effects(old.mean + move[..., 0], after)
+
+
+def mixed_answer(
+    model: MixedModel,
+    mean: Float[np.ndarray, "rows q"],
+    design: Float[np.ndarray, "rows columns"],
+) -> Float[np.ndarray, " rows"]:
+    """Predictions of rows, each with the mean effects of its task."""
+    given = design[:, model.fixed] @ model.beta + np.sum(design[:, model.random] * mean, axis=1)
+    return np.clip(given, *model.bounds)

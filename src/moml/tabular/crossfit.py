@@ -1,0 +1,286 @@
+"""Tables with few tasks: networks and simple members, weighed by cross-fitted predictions.
+
+The tasks are dealt to folds. Members of a fold learn from the tasks of the others, so that every
+task is predicted by members that have not seen it. These predictions decide when networks stop, how
+many trees there are, what each kind weighs, and are what is scored. The final model has the
+networks and trees of all folds, and mixed models of all tasks.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from moml.algorithms.tabular.members import Shape, candidates
+from moml.algorithms.tabular.rivals import Rivals, learn_rivals, row_losses
+from moml.algorithms.tabular.simple_fit import fit_simple
+from moml.algorithms.tabular.stack import Stack, stacked
+from moml.data.table.target import Target
+from moml.errors import DataError
+from moml.models.table import Knots, knots
+from moml.tabular.fit import held_rows, round_up
+from moml.tabular.model import TableModel
+from moml.tabular.program import table_data
+from moml.tabular.rows import RowLists, Rows, SupportQuery, as_input, as_target, power, split_rows
+from moml.tabular.score import Models, Scored, score_rows
+from moml.tabular.training import Candidate, HeldOut, task_losses, train_members
+from moml.training.evaluate import levels
+from moml.types import Meta, Record
+
+FEW = 100  # tasks; a table with fewer is cross-fitted
+
+
+class Crossed(NamedTuple):
+    """The models of a table, and the scores of their parts on tasks that these have not seen."""
+
+    models: Models
+    cold: str
+    rivals: Rivals
+    scored: Scored
+
+
+class Fold(NamedTuple):
+    """What predicts the tasks of a fold, without having seen them."""
+
+    tasks: np.ndarray
+    nets: TableModel  # networks and simple members, not yet weighed
+    pooled: TableModel
+    rivals: Rivals
+
+
+def fit_crossed(
+    given: Rows,
+    target: Target,
+    *,
+    shots: int,
+    ordered: bool,
+    members: int,
+    iterations: int | None,
+    seed: int,
+    progress: bool,
+    log: Callable[[Record], None] = lambda row: None,
+) -> Crossed:
+    """Fit a table of numbers with few tasks; there are two folds for each of `members`."""
+    shape = Shape(given.x.shape[1], None, ordered)
+    x, y, every = as_input(given.x), as_target(shape, given.y), given.groups.lists()
+    if given.weights is not None and not given.weights.any():
+        raise DataError("some rows to score on must have a positive weight; all weights are 0")
+    rng = np.random.default_rng([seed, 7])
+    fold = deal(given.groups.sizes, 2 * members, rng)
+    parts = split_rows(every, shots, ordered, np.random.default_rng([seed, 3]))
+    at = knots(x)
+    train = partial(_networks, shape, at, x, y, every, fold, given.weights, shots)
+    nets, scores = train(members=members, iterations=iterations, seed=seed, progress=progress,
+                         log=log)  # fmt: skip
+    own = {kind: nets[kind] for kind in candidates(shape)}
+    table = lambda metas, simple={}: TableModel(shape, at, metas, shots, (), scores, simple)
+    plain, simple = fit_simple(
+        x, y, every, fold, at, weights=given.weights, known=levels(shots), ordered=ordered,
+        support=parts.support, query=parts.query,
+        summaries=lambda some: table(own).personal(x, y, some).summary, rng=rng,
+    )  # fmt: skip
+    folds = []
+    for f in range(fold.max() + 1):
+        mine = lambda metas, f=f: {kind: _of_fold(meta, f, fold) for kind, meta in metas.items()}
+        rest = np.flatnonzero(fold != f)
+        some = SupportQuery(*([part[i] for i in rest] for part in parts))
+        folds.append(
+            Fold(
+                np.array([i for i in np.flatnonzero(fold == f) if len(every[i]) > 1], int),
+                table(mine(own), {name: models[f] for name, models in plain.items()}),
+                table(mine({"pooled": nets["pooled"]})),
+                learn_rivals(x, y, some.support, some.query, None),
+            )
+        )
+    kinds = (*own, *simple)
+    crossed = _crossed(folds, kinds, x, y, parts, levels(shots))
+    stack, scored, cold = _weighed(crossed, kinds, fold, target, given, y, seed)
+    used = {kind for kind, w in zip(kinds, stack.weights.T, strict=True) if w.any()}
+    used.add("summary")  # networks compute what is kept of a task
+    stays = np.array([kind in used for kind in kinds])
+    model = TableModel(
+        shape, at, {kind: meta for kind, meta in own.items() if kind in used}, shots, (),
+        _with_weights(scores, crossed, stack, kinds, y),
+        {name: one for name, one in simple.items() if name in used},
+        stack._replace(weights=stack.weights[:, stays]),
+    )  # fmt: skip
+    models = {"personal": model, "pooled": table({"pooled": nets["pooled"]})}
+    rivals = learn_rivals(x, y, parts.support, parts.query, None)
+    return Crossed(models, cold, rivals, scored)
+
+
+def deal(sizes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
+    """The fold of each task: all folds have about as many tasks of 2 rows or more.
+
+    >>> sorted(deal(np.full(5, 4), 2, np.random.default_rng(0)).tolist())
+    [0, 0, 0, 1, 1]
+    """
+    order = rng.permutation(len(sizes))
+    order = order[np.argsort(sizes[order] < 2, kind="stable")]
+    found = np.empty(len(sizes), int)
+    found[order] = np.arange(len(sizes)) % max(2, min(folds, int((sizes > 1).sum())))
+    return found
+
+
+def _networks(
+    shape: Shape,
+    at: Knots,
+    x: np.ndarray,
+    y: np.ndarray,
+    every: RowLists,
+    fold: np.ndarray,
+    weights: np.ndarray | None,
+    shots: int,
+    *,
+    members: int,
+    iterations: int | None,
+    seed: int,
+    progress: bool,
+    log: Callable[[Record], None],
+) -> tuple[dict[str, Meta], tuple[Record, ...]]:
+    """Networks by kind, leaves [settings * folds, ...], and what was tried.
+
+    Of each kind the settings are kept that cross-fitted losses cannot tell from the best one.
+    """
+    able = np.array([i for i, rows in enumerate(every) if len(rows) > 1])
+    widest = round_up(max(len(rows) for rows in every))
+    some = [every[i] for i in able]
+    held = held_rows(x, y, some, shots, shape.ordered, seed, widest, len(able))
+    test = HeldOut(held.batch, held.tasks, fold[able])
+    folds = [np.flatnonzero(fold != f) for f in range(fold.max() + 1)]
+    tried = train_members(
+        [*candidates(shape), "pooled"], shape,
+        table_data(at, x, y, every, weights, seed, power(len(every)), folds), test, shots,
+        widest=widest, members=len(folds), iterations=iterations, progress=progress, log=log,
+    )  # fmt: skip
+    metas, scores = {}, []
+    for kind, found in tried.items():
+        metas[kind], rows = _kept(shape, found, test)
+        scores += rows if kind != "pooled" else []
+    return metas, tuple(scores)
+
+
+def _kept(shape: Shape, tried: list[Candidate], test: HeldOut) -> tuple[Meta, list[Record]]:
+    """The members of the best settings of a kind, and a row for each setting."""
+    by_task = np.stack([task_losses(shape, answers, test.query) for _, _, answers in tried])
+    above = by_task - by_task[np.argmin(by_task.sum(axis=1))]
+    kept = above.sum(axis=1) <= 2 * np.sqrt(above.shape[1]) * above.std(axis=1)
+    count = float(np.sum(test.query.mask))
+    rows = [
+        setting | {"loss": float(loss.sum()) / count, "kept": bool(ok), "tasks": test.tasks}
+        for (setting, _, _), loss, ok in zip(tried, by_task, kept, strict=True)
+    ]
+    some = [meta for (_, meta, _), ok in zip(tried, kept, strict=True) if ok]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *some), rows
+
+
+def _of_fold(meta: Meta, f: int, fold: np.ndarray) -> Meta:
+    """The members of a fold, one for each setting."""
+    return jax.tree.map(lambda leaf: leaf[f :: fold.max() + 1], meta)
+
+
+class CrossFit(NamedTuple):
+    """Cross-fitted answers after some known rows, for the query rows of all scored tasks."""
+
+    which: np.ndarray  # the task of each row
+    rows: np.ndarray
+    answers: dict[int, dict[str, np.ndarray]]  # known rows -> candidate -> answers
+
+
+def _crossed(
+    folds: Sequence[Fold],
+    kinds: Sequence[str],
+    x: np.ndarray,
+    y: np.ndarray,
+    parts: SupportQuery,
+    steps: Sequence[int],
+) -> CrossFit:
+    """The answers of each fold's members for its tasks, of the pooled model, and of baselines."""
+    which, rows = [], []
+    answers: dict[int, dict[str, list[np.ndarray]]] = {k: {} for k in steps}
+    alone = {kind: np.eye(len(kinds))[[i]] for i, kind in enumerate(kinds)}
+    for tasks, nets, pooled, rivals in folds:
+        if not len(tasks):
+            continue
+        query = [parts.query[i] for i in tasks]
+        owner = np.repeat(np.arange(len(tasks)), [len(some) for some in query])
+        flat = np.concatenate(query)
+        which.append(tasks[owner])
+        rows.append(flat)
+        for k in steps:
+            support = [parts.support[i][:k] for i in tasks]
+            personal = nets.personal(x, y, support)
+            found = {
+                kind: _with(nets, Stack(np.zeros(1, int), weights)).answers(
+                    personal, owner, x[flat]
+                )
+                for kind, weights in alone.items()
+            }
+            found["pooled"] = pooled.unadapted(x[flat])
+            found |= rivals.answers(x, y, support, owner, x[flat], None)
+            for name, some in found.items():
+                answers[k].setdefault(name, []).append(some)
+    joined_ = {
+        k: {name: np.concatenate(some) for name, some in each.items()}
+        for k, each in answers.items()
+    }
+    return CrossFit(np.concatenate(which), np.concatenate(rows), joined_)
+
+
+def _with(model: TableModel, stack: Stack) -> TableModel:
+    return TableModel(
+        model.shape, model.knots, model.metas, model.shots, simple=model.simple, stack=stack
+    )
+
+
+def _weighed(
+    crossed: CrossFit,
+    kinds: Sequence[str],
+    fold: np.ndarray,
+    target: Target,
+    given: Rows,
+    y: np.ndarray,
+    seed: int,
+) -> tuple[Stack, Scored, str]:
+    """The weights of the candidates, and scores by weights that a task had no part in."""
+    which, at, answers = crossed
+    weigh = np.ones(len(at)) if given.weights is None else given.weights[at].astype(float)
+    mine = fold[which]
+    weights, found, residuals, cold = [], [], {}, "personal"
+    for k, each in answers.items():
+        errors = np.stack([each[kind] for kind in kinds]) - y[at]
+        ok = lambda some, e=errors: stacked(e[:, some], weigh[some], len(np.unique(which[some])))
+        weights.append(ok(np.ones(len(at), bool)))
+        personal = np.empty(len(at))
+        for f in np.unique(mine):
+            others = mine != f
+            w = ok(others) if others.any() else weights[-1]
+            personal[mine == f] = w @ (errors[:, mine == f] + y[at][mine == f])
+        if not k:
+            least = lambda some: np.average(row_losses(some, y[at]), weights=weigh)
+            cold = "personal" if least(personal) <= least(each["pooled"]) else "pooled"
+            personal = personal if cold == "personal" else each["pooled"]
+        shown = {"personal": personal} | {n: a for n, a in each.items() if n not in kinds}
+        found += score_rows(target, shown, y[at], weigh, which, k)
+        residuals[k] = target.unscale(y[at]) - target.unscale(personal)
+    stack = Stack(np.array([*answers]), np.stack(weights))
+    return stack, Scored(found, residuals), cold
+
+
+def _with_weights(
+    scores: Sequence[Record], crossed: CrossFit, stack: Stack, kinds: Sequence[str], y: np.ndarray
+) -> tuple[Record, ...]:
+    """All candidates with the weight of their kind where the most rows are known."""
+    weights = dict(zip(kinds, stack.weights[-1].tolist(), strict=True))
+    rows = [row | {"weight": weights[row["kind"]]} for row in scores]
+    answers = crossed.answers[max(crossed.answers)]
+    for kind in kinds:
+        if kind not in {row["kind"] for row in scores}:
+            loss = float(row_losses(answers[kind], y[crossed.rows]).mean())
+            rows.append(
+                {"kind": kind, "eta": None, "beta": None, "loss": loss, "kept": weights[kind] > 0,
+                 "tasks": len(np.unique(crossed.which)), "weight": weights[kind]}
+            )  # fmt: skip
+    return tuple(rows)

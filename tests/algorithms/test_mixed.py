@@ -1,0 +1,116 @@
+"""The mixed model beside dense matrices, and beside what statsmodels finds."""
+
+import numpy as np
+import pytest
+
+from moml.algorithms.tabular.mixed import (
+    Structure,
+    cross_products,
+    fit_mixed,
+    mixed_answer,
+    no_rows,
+    update_effects,
+)
+from moml.algorithms.tabular.structures import design_of, structures
+from moml.models.table import knots
+from tests.reference import mixed as reference
+
+
+def table(tasks=12, seed=0, bend=0.0):
+    """y = 1 + x - 0.5 w + bend x^2 + u_i + 0.6 v_i x + noise; w is constant within tasks."""
+    rng = np.random.default_rng(seed)
+    groups = np.split(np.arange(8 * tasks), tasks)
+    x, w = rng.normal(size=8 * tasks), np.repeat(rng.normal(size=tasks), 8)
+    y = 1 + x - 0.5 * w + bend * x**2 + 0.3 * rng.normal(size=8 * tasks)
+    for rows in groups:
+        y[rows] += rng.normal() + 0.6 * rng.normal() * x[rows]
+    return np.column_stack([np.ones(len(x)), x, w]), y, groups
+
+
+FLAT = Structure((0, 1, 2), (-1, -1, -1), (0, 1))
+# predictions of statsmodels 0.15, MixedLM(y, design, group, design[:, :2]).fit(gtol=1e-8)
+RECORDED = [-0.3533418252708109, -0.8001897209561101, -0.9567951041722692]
+SHRUNK = Structure((0, 1, 2), (-1, 0, 1), (0,), (1,))
+
+
+@pytest.mark.parametrize("structure", [FLAT, SHRUNK], ids=["flat", "shrunk"])
+def test_the_fit_is_the_least_deviance_and_predicts_as_dense_matrices_do(structure):
+    design, y, groups = table()
+    model, theta = fit_mixed(cross_products(design, y, groups), structure)
+    s, z = float(model.noise), design[:, [0, 1]]
+    prior = np.full(3, np.inf)
+    if structure is SHRUNK:
+        prior[1:] = s * np.exp(2 * theta[-2:])
+    given = lambda d, s, t: reference.deviance(design, z, y, groups, d, s, t)
+    least = given(model.covariance, s, prior)
+    for factor in (0.97, 1.03):
+        assert given(factor * model.covariance, s, prior) > least
+        assert given(model.covariance, factor * s, prior) > least
+        if structure is SHRUNK:
+            assert given(model.covariance, s, prior * [1, factor, 1]) > least
+            assert given(model.covariance, s, prior * [1, 1, factor]) > least
+    new, target, _ = table(1, seed=5)
+    effects = update_effects(
+        model, no_rows(model), new[None, :5], target[None, :5], np.ones((1, 5))
+    )
+    mine = mixed_answer(model, np.repeat(effects.mean, 3, axis=0), new[5:])
+    known, query = (new[:5], new[:5, :2], target[:5]), (new[5:], new[5:, :2])
+    wanted = reference.predict(design, z, y, groups, model.covariance, s, prior, known, query)
+    np.testing.assert_allclose(mine, wanted, rtol=1e-6)
+
+
+def test_it_predicts_as_statsmodels():
+    """Recorded: MixedLM(y, design, group, design[:, :2]).fit() of statsmodels 0.15."""
+    design, y, groups = table(30)
+    model, _ = fit_mixed(cross_products(design, y, groups), FLAT)
+    new, target, _ = table(1, seed=5)
+    effects = update_effects(
+        model, no_rows(model), new[None, :5], target[None, :5], np.ones((1, 5))
+    )
+    mine = mixed_answer(model, np.repeat(effects.mean, 3, axis=0), new[5:])
+    np.testing.assert_allclose(mine, RECORDED, atol=1e-4)
+
+
+def test_rows_in_two_parts_are_as_rows_at_once_and_padding_is_nothing():
+    design, y, groups = table()
+    model, _ = fit_mixed(cross_products(design, y, groups), FLAT)
+    start = no_rows(model)
+    once = update_effects(model, start, design[None, :8], y[None, :8], np.ones((1, 8)))
+    half = update_effects(model, start, design[None, :3], y[None, :3], np.ones((1, 3)))
+    mask = (np.arange(3, 20) < 8).astype(float)[None]
+    both = update_effects(model, half, design[None, 3:20], y[None, 3:20], mask)
+    np.testing.assert_allclose(both.mean, once.mean, rtol=1e-9)
+    np.testing.assert_allclose(both.covariance, once.covariance, rtol=1e-9)
+
+
+def test_an_input_that_few_groups_determine_is_shrunk():
+    rng = np.random.default_rng(3)
+    design, y, groups = table(8)
+    noise = np.repeat(rng.normal(size=(8, 6)), 8, axis=0)  # six more inputs that say nothing
+    wide = np.column_stack([design, noise])
+    products = cross_products(wide, y, groups)
+    flat = fit_mixed(products, Structure(tuple(range(9)), (-1,) * 9, (0,))).model
+    shrunk = fit_mixed(products, Structure(tuple(range(9)), (-1, 0, *[1] * 7), (0,))).model
+    assert np.linalg.norm(shrunk.beta[3:]) < 0.5 * np.linalg.norm(flat.beta[3:])
+
+
+def test_score_tests_find_slopes_and_bends():
+    for bend in (0.0, 1.0):
+        design, y, groups = table(40, bend=bend)
+        at = knots(design[:, 1:])
+        wide = design_of(at, design[:, 1:])
+        found = structures(cross_products(wide, y, groups), 2, at)
+        assert found["slopes"].correlated == (0, 1)  # of x, not of w, which is constant
+        assert found["intercept"].prior == (-1, 0, 1)
+        assert ("spline" in found) == bool(bend)
+    for rows in groups:
+        y[rows] = design[rows, 1] + 0.1 * np.sin(rows)
+    assert "slopes" not in structures(cross_products(wide, y, groups), 2, at)
+
+
+def test_one_task_and_a_constant_target_do_not_fail():
+    design, y, groups = table(1)
+    model, _ = fit_mixed(cross_products(design, y, groups), SHRUNK)
+    assert np.isfinite(model.beta).all() and np.isfinite(model.covariance).all()
+    model, _ = fit_mixed(cross_products(design, 0 * y, groups), SHRUNK)
+    assert np.isfinite(model.beta).all() and model.noise > 0
