@@ -55,8 +55,8 @@ def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advanc
                 nonlocal last
                 (speed, sure), last = rate(done), note
                 left = _left(total - done, speed) if sure else ""
-                said = {"loss": text(loss), "note": note, "rate": f"{speed:.0f}", "left": left}
-                rich.update(task, completed=done, **said)
+                said = f"{speed:.0f}"
+                rich.update(task, completed=done, loss=text(loss), note=note, rate=said, left=left)
                 compiling.moved()
 
             def wait(compiles: bool) -> None:
