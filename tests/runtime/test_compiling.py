@@ -158,9 +158,15 @@ def test_times_that_are_left_do_not_count_compilation(monkeypatch, capsys):
             now[0] += 50
             with compiling._timed():  # side by side: counted once
                 now[0] += 50
-        now[0] += 10
-        advance(20)
-    assert "steps: 20/100, 2/s, 40 s left" in capsys.readouterr().err
+        now[0] += 10  # the program is traced
+        advance(10)
+        now[0] += 5
+        with compiling._timed():
+            now[0] += 20
+        now[0] += 5
+        advance(30)
+    first, second = capsys.readouterr().err.splitlines()[-2:]
+    assert first == "steps: 10/100, 1/s" and second == "steps: 30/100, 2/s, 35 s left"
     before = compiling.spent()
     with compiling._timed():
         now[0] += 5

@@ -53,6 +53,7 @@ def test_a_frame_comes_back_with_predictions(runs, kind, target):
     assert made[list(rows)].equals(given)
 
 
+@pytest.mark.filterwarnings("ignore:rows outside")
 def test_types_and_index_stay(runs):
     rows = visits(6, 1)
     given = pl.DataFrame(rows).with_columns(
@@ -71,6 +72,7 @@ def test_types_and_index_stay(runs):
     np.testing.assert_allclose(told["prediction"], made["prediction"], rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:rows outside")
 def test_remarks_are_warnings_and_no_column_is_replaced(runs):
     given = pl.DataFrame(visits(2, 1, first=50))
     with pytest.warns(MomlWarning, match="no known rows of 2 of 2 tasks"):

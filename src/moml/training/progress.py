@@ -15,9 +15,18 @@ EVERY = 5.0  # seconds between two lines
 @contextmanager
 def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advance]:
     """Show `total` steps of `what`, `done` already, on standard error; nothing unless `shown`."""
-    first, worked = done, lambda: time.monotonic() - compiling.spent()  # seconds
-    began = worked()
-    rate = lambda done: (done - first) / max(worked() - began, 1e-9)
+    worked = lambda: time.monotonic() - compiling.spent()  # seconds
+    first, began = done, [(done, worked())]
+
+    def rate(done: int) -> tuple[float, bool]:
+        """Steps a second, and whether to trust it: programs are traced before the first call."""
+        start, at = began[-1]
+        speed = (done - start) / max(worked() - at, 1e-9)
+        if len(began) == 1:
+            began.append((done, worked()))
+            return speed, done == total
+        return speed, True
+
     text = lambda loss: "" if math.isnan(loss) else f"loss {loss:.4g}"
     if not shown:
         yield lambda done, loss=math.nan, note="": None
@@ -44,10 +53,10 @@ def bar(what: str, total: int, *, shown: bool, done: int = 0) -> Iterator[Advanc
 
             def advance(done: int, loss: float = math.nan, note: str = "") -> None:
                 nonlocal last
-                speed, last = rate(done), note
-                left = _left(total - done, speed)
-                said = {"loss": text(loss), "note": note, "rate": f"{speed:.0f}", "left": left}
-                rich.update(task, completed=done, **said)
+                (speed, sure), last = rate(done), note
+                left = _left(total - done, speed) if sure else ""
+                said = f"{speed:.0f}"
+                rich.update(task, completed=done, loss=text(loss), note=note, rate=said, left=left)
                 compiling.moved()
 
             def wait(compiles: bool) -> None:
@@ -67,15 +76,16 @@ def _left(steps: int, speed: float) -> str:
 
 
 def _lines(
-    what: str, total: int, rate: Callable[[int], float], text: Callable[[float], str]
+    what: str, total: int, rate: Callable[[int], tuple[float, bool]], text: Callable[[float], str]
 ) -> Advance:
     last = time.monotonic()
 
     def advance(done: int, loss: float = math.nan, note: str = "") -> None:
         nonlocal last
+        speed, sure = rate(done)
         if done == total or time.monotonic() - last > EVERY:
-            last, speed = time.monotonic(), rate(done)
-            left = _left(total - done, speed)
+            last = time.monotonic()
+            left = _left(total - done, speed) if sure else ""
             parts = [f"{done}/{total}", f"{speed:.0f}/s", text(loss), left, note]
             print(f"{what}: {', '.join(filter(None, parts))}", file=sys.stderr, flush=True)
             compiling.moved()

@@ -198,9 +198,9 @@ def decided(place: str, chunks: list[Chunk], cells: Cells = PLAIN) -> list[Chunk
     codes, words = unified(chunks)
     words = _trimmed(words)
     if not cells.plain:
-        values, known = cells.numbers(words)
+        read, known = cells.numbers(words)
         if (known | words.is_null().to_numpy(False)).all():
-            return [chunk_of(_whole(values).take(pa.array(codes, mask=codes < 0)), False)]
+            return [chunk_of(_whole(read).take(pa.array(codes, mask=codes < 0)), False)]
     for type_ in (type_ for type_ in _types() if not _marked(type_, cells)):
         values = _cast(words, type_)
         if values is not None:
@@ -213,11 +213,11 @@ def decided(place: str, chunks: list[Chunk], cells: Cells = PLAIN) -> list[Chunk
     if few and odd.min() >= max(2, OFTEN * counts.sum()):
         return chunks
     for kind, fits in {"number": numbers, "date": dates}.items():
-        like, cells = int(counts[fits].sum()), int(counts.sum())
-        wrong, as_ = int(np.argmax(~fits & (counts > 0))), f"as {like:,} of {cells:,} values are"
-        if 2 * like <= cells:
+        like, total = int(counts[fits].sum()), int(counts.sum())
+        wrong, as_ = int(np.argmax(~fits & (counts > 0))), f"as {like:,} of {total:,} values are"
+        if 2 * like <= total:
             continue
-        if like == cells:  # dates with and without a zone, or no day of the calendar
+        if like == total:  # dates with and without a zone, or no day of the calendar
             moments = [type_ for type_ in _types() if pa.types.is_timestamp(type_)]
             wrong, as_ = max(_first_bad(words, type_) for type_ in moments), "as the others are"
         row, cell = int(np.argmax(codes == wrong)), _short(words[wrong].as_py())

@@ -45,7 +45,7 @@ class Input(NamedTuple):
     words: tuple[str, ...] = ()  # of text: the most frequent, in that order
     other: bool = False  # there were more, without statistics
     cycles: tuple[str, ...] = ()  # of time: those that the training rows cover
-    span: tuple[float, ...] = ()  # of number and time: from, to; of the training rows
+    span: tuple[float, ...] = ()  # of number and time: from, to; of all rows of the table
     levels: tuple[str, ...] = ()  # of text: others, with statistics of the target
     means: tuple[float, ...] = ()  # level by level: see `moml.data.table.levels`
 
@@ -98,13 +98,16 @@ def span_of(values: np.ndarray) -> tuple[float, ...]:
 
 
 def learn(name: str, column: Column, rows: Int[np.ndarray, " n"]) -> Learned:
-    """The description of a column by these rows of it."""
-    column = column._replace(values=column.values[rows])
+    """The description of a column by these rows of it; its range is that of all rows."""
+    whole, column = column, column._replace(values=column.values[rows])
     if column.missing.all():
         return None, "no value in the training tasks"
     kinds = {"time": _learn_time, "text": _learn_text}
     found, why = kinds.get(column.kind, _learn_number)(name, column)
     found = found._replace(indicator=bool(column.missing.any()))
+    if found.kind != "text":
+        at = seconds(whole) if found.kind == "time" else whole.values
+        found = found._replace(span=span_of(at))
     return (found, "") if found.features else (None, why)
 
 
@@ -144,7 +147,7 @@ def seconds(column: Column) -> np.ndarray:
 
 
 def outside(given: Input, column: Column) -> int:
-    """How many rows lie outside the range of the training rows."""
+    """How many rows lie outside the range of the table that was learned from."""
     if not given.span:
         return 0
     at = seconds(column) if given.kind == "time" else column.values
@@ -153,7 +156,7 @@ def outside(given: Input, column: Column) -> int:
 
 
 def range_of(given: Input) -> str:
-    """The range of the training rows, in words.
+    """The range of the table that was learned from, in words.
 
     >>> range_of(Input("day", "time", span=(0.0, 86400.0)))
     '1970-01-01 to 1970-01-02'
@@ -165,8 +168,7 @@ def range_of(given: Input) -> str:
 
 
 def _learn_number(name: str, column: Column) -> tuple[Input, str]:
-    scale, span = scale_of(column.values), span_of(column.values)
-    return Input(name, "number", scale, span=span), "one value in all training tasks"
+    return Input(name, "number", scale_of(column.values)), "one value in all training tasks"
 
 
 def _learn_time(name: str, column: Column) -> tuple[Input, str]:
@@ -177,8 +179,7 @@ def _learn_time(name: str, column: Column) -> tuple[Input, str]:
     gap, span = np.median(np.diff(known)) if len(known) > 1 else np.inf, np.ptp(known)
     round_ = lambda cycle: span >= cycle and gap <= cycle / 2 and np.ptp(known % cycle) > 0
     cycles = tuple(name for name, cycle in CYCLES.items() if round_(cycle))
-    found = Input(name, "time", scale_of(at), cycles=cycles, span=span_of(at))
-    return found, "one date in all training tasks"
+    return Input(name, "time", scale_of(at), cycles=cycles), "one date in all training tasks"
 
 
 def _learn_text(name: str, column: Column) -> tuple[Input, str]:

@@ -90,14 +90,16 @@ def cross_fitted(
 
 
 def _statistics(
-    codes: Int[np.ndarray, " n"], y: Float[np.ndarray, "n outputs"], owner: Rows, size: int
+    codes: Int[np.ndarray, " n"],
+    y: Float[np.ndarray, "n outputs"],
+    owner: Int[np.ndarray, " n"],
+    size: int,
 ) -> Statistics | None:
     """The statistics of `size` levels; None if they tell nothing of the target."""
-    some = codes >= 0
-    key, cell = np.unique(
-        codes[some] * np.int64(owner.max() + 1) + owner[some], return_inverse=True
-    )
-    level, group = key // (owner.max() + 1), key % (owner.max() + 1)
+    some, most = codes >= 0, int(owner.max()) + 1
+    keys: np.ndarray = codes[some].astype(np.int64) * most + owner[some]
+    key, cell = np.unique(keys, return_inverse=True)
+    level, group = key // most, key % most
     count = np.bincount(cell)
     sums = lambda at, values, n: np.stack([np.bincount(at, v, n) for v in values.T], axis=1)
     means = sums(cell, y[some], len(key)) / count[:, None]  # m_g of each level and group
