@@ -108,6 +108,16 @@ def test_score_tests_find_slopes_and_bends():
     assert "slopes" not in structures(cross_products(wide, y, groups), 2, at)
 
 
+def test_inputs_beyond_what_training_has_seen_are_held_at_its_ends():
+    design, _, _ = table()
+    x = np.column_stack([design[:, 1], np.arange(len(design)) % 2])  # two values have no pieces
+    at = knots(x)
+    far = np.array([[1e3, 5.0], [-1e3, 0.0]])
+    ends = np.array([[x[:, 0].max(), 5.0], [x[:, 0].min(), 0.0]])
+    np.testing.assert_allclose(design_of(at, far), design_of(at, ends), rtol=1e-12)
+    np.testing.assert_allclose(design_of(at, x)[:, 1:3], x, rtol=1e-12)
+
+
 def test_one_task_and_a_constant_target_do_not_fail():
     design, y, groups = table(1)
     model, _ = fit_mixed(cross_products(design, y, groups), SHRUNK)

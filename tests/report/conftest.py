@@ -11,7 +11,6 @@ from moml.errors import Diverged
 from moml.report.page.runs import read_run
 from moml.runs import runs, sweeps
 from moml.runs.model_scores import look
-from moml.tabular import fit as table_fit
 from moml.tabular.train import train_table
 from tests.support.processes import cached  # noqa: F401
 from tests.support.small_mnist import LATE, count_as_whole, write
@@ -87,12 +86,10 @@ def clients(place, images):
 
 @pytest.fixture(scope="module")
 def table(place):
-    """The run of a table, with one kind of members."""
+    """The run of a table with few tasks."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     given = {"task": "user", "target": "y", "order": "day", "exclude": ["x"], "shots": 2}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_fit, "candidates", lambda shape: ("head",))
-        train_table(users(24, 0), place / "table", **given, iterations=10, members=1, refit=False)
+    train_table(users(24, 0), place / "table", **given, iterations=10, members=1, refit=False)
     jax.config.update("jax_disable_most_optimizations", before)
     return place / "table"

@@ -27,6 +27,23 @@ def test_verdict_on_personalisation(after, said):
     assert said in verdict(rows("rmse", (1.0, 0.9, 1.2, 1.2), after))
 
 
+@pytest.mark.parametrize(
+    "above, said",
+    [
+        ((-0.1, 0.5), "1 task cannot tell whether personalisation pays: rmse 0.8 after 3 rows"),
+        ((0.1, 0.5), "personalisation pays: rmse 0.8 after 3 rows"),
+    ],
+)
+def test_a_verdict_needs_an_interval_that_supports_it(above, said):
+    given = rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.8, 0.9, 0.9, 0.7))
+    for row in given:
+        row["above"] = list(above)
+    assert verdict(given).startswith(said)
+    assert verdict(given).endswith("shrunken-mean alone has 0.7, which may be chance")
+    given[-1]["above"] = [-0.3, -0.1]
+    assert verdict(given).endswith("shrunken-mean alone has 0.7")
+
+
 def test_classes_are_judged_by_their_log_loss():
     both = rows("accuracy", (50.0, 50.0, 40.0, 40.0), (90.0, 50.0, 60.0, 60.0))
     both += rows("log_loss", (0.6, 0.6, 0.7, 0.7), (0.7, 0.6, 0.8, 0.8))

@@ -72,6 +72,7 @@ def test_it_is_what_the_command_does(table, fitted, tmp_path):
     words = ["--task", "user", "--target", "y", "--order", "day", "--shots", "4"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("moml.tabular.fit.candidates", lambda shape: ("head",))
+        patch.setattr("moml.tabular.train.FEW", 0)  # networks alone, as with `kinds`
         few = ["--iterations", "60", "--members", "1"]
         moml("train", "--data", rows, *words, *few, "--out", tmp_path / "run")
     moml("predict", tmp_path / "run", "--data", rows, "--out", tmp_path / "out.parquet")

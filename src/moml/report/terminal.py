@@ -161,19 +161,32 @@ def score_grid(rows: Sequence[Record], metric: str) -> tuple[list[int], dict[str
 
 
 def verdict(rows: Sequence[Record]) -> str:
-    """Compare the personal model, with most known rows, to the best score without adaptation."""
+    """Compare the personal model, with most known rows, to the best score without adaptation.
+
+    Where rows have intervals of differences, over tasks, a difference must be beyond chance.
+    """
     metric = "rmse" if any(row["metric"] == "rmse" for row in rows) else "log_loss"
     scores = {(row["model"], row["shots"]): row["mean"] for row in rows if row["metric"] == metric}
     most = max(row["shots"] for row in rows)
+    above = {
+        row["model"]: row["above"]
+        for row in rows
+        if row["metric"] == metric and row["shots"] == most and "above" in row
+    }
     after = scores["personal", most]
     before = min(scores["personal", 0], scores["pooled", 0])
+    tasks = max(row["tasks"] for row in rows)
     both = f"{after:.4g} after {plural(most, 'row')}, {before:.4g} without any"
     result = f"{metric.replace('_', ' ')} {both}"
     if after > PAYS * before:
         return f"personalisation does not pay on this table: {result}"
     name = min(("per-task", "shrunken-mean"), key=lambda model: scores[model, most])
     if scores[name, most] < after:
+        chance = name in above and above[name][1] >= 0
         result += f"; but {name} alone has {scores[name, most]:.4g}"
+        result += ", which may be chance" if chance else ""
+    if "personal" in above and above["personal"][0] <= 0:
+        return f"{plural(tasks, 'task')} cannot tell whether personalisation pays: {result}"
     return f"personalisation pays: {result}"
 
 

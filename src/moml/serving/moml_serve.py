@@ -393,6 +393,12 @@ def _sum_of_trees(trees: Trees, x: np.ndarray) -> np.ndarray:
 
 
 def _design(knots: Arrays, x: np.ndarray) -> np.ndarray:
+    """[1, x, pieces(x)]; inputs are held at the ends of their pieces."""
+    x = x.copy()
+    for j in np.unique(knots["column"]):
+        mine = knots["column"] == j
+        low, width = knots["low"][mine], knots["width"][mine]
+        x[:, j] = np.clip(x[:, j], low.min(), (low + width).max())
     pieces = np.clip((x[:, knots["column"]] - knots["low"]) / knots["width"], 0, 1) - 0.5
     return np.concatenate([np.ones((len(x), 1)), x, pieces], axis=1)
 

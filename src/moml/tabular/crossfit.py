@@ -248,7 +248,7 @@ def _weighed(
     which, at, answers = crossed
     weigh = np.ones(len(at)) if given.weights is None else given.weights[at].astype(float)
     mine = fold[which]
-    weights, found, residuals, cold = [], [], {}, "personal"
+    weights, found, residuals, cold, start = [], [], {}, "personal", y[at]
     for k, each in answers.items():
         errors = np.stack([each[kind] for kind in kinds]) - y[at]
         ok = lambda some, e=errors: stacked(e[:, some], weigh[some], len(np.unique(which[some])))
@@ -261,9 +261,9 @@ def _weighed(
         if not k:
             least = lambda some: np.average(row_losses(some, y[at]), weights=weigh)
             cold = "personal" if least(personal) <= least(each["pooled"]) else "pooled"
-            personal = personal if cold == "personal" else each["pooled"]
+            start = personal = personal if cold == "personal" else each["pooled"]
         shown = {"personal": personal} | {n: a for n, a in each.items() if n not in kinds}
-        found += score_rows(target, shown, y[at], weigh, which, k)
+        found += score_rows(target, shown, start, y[at], weigh, which, k)
         residuals[k] = target.unscale(y[at]) - target.unscale(personal)
     stack = Stack(np.array([*answers]), np.stack(weights))
     return stack, Scored(found, residuals), cold

@@ -20,6 +20,7 @@ LEARN = 500  # tasks that the baselines are fitted to, at most
 SPREAD = (0.1, 0.25, 0.5, 0.75, 0.9)  # quantiles of the tasks' scores
 COLD = 20  # rows per task that decide which model predicts for tasks without known rows
 RESIDUALS = 20_000  # kept for each number of known rows, at most
+DRAWS = 500  # of tasks, for an interval of a difference
 
 Models = Mapping[str, TableModel]  # "personal" and "pooled"
 
@@ -98,7 +99,7 @@ def score_tasks(
                 "pooled": pooled,
                 **rivals.answers(x, y, support, which, x[query], classes),
             }
-            found += score_rows(target, answers, y[query], weigh, which, k)
+            found += score_rows(target, answers, start, y[query], weigh, which, k)
             if classes is None:
                 off = target.unscale(y[query]) - target.unscale(personal)
                 rng = np.random.default_rng([seed, 5])
@@ -110,17 +111,47 @@ def score_tasks(
 def score_rows(
     target: Target,
     answers: Mapping[str, np.ndarray],
+    start: np.ndarray,
     y: np.ndarray,
     weigh: np.ndarray,
     which: np.ndarray,
     known: int,
 ) -> list[Record]:
-    """Result rows of all models' answers for the same rows of tasks `which`."""
-    return [
-        {"model": name, "shots": known, "metric": metric} | _mean(metric, errors, weigh, which)
-        for name, some in answers.items()
-        for metric, errors in _errors(target, some, y).items()
-    ]
+    """Result rows of all models' answers for the same rows of tasks `which`.
+
+    `above` is an interval of a row's score less that of the personal model, of the personal model's
+    own row of its score without known rows, by the answers `start`, less this one.
+    """
+    personal, found = _errors(target, answers["personal"], y), []
+    for name, some in answers.items():
+        other = _errors(target, start if name == "personal" else some, y)
+        for metric, errors in _errors(target, some, y).items():
+            above = paired(metric, other[metric], personal[metric], weigh, which)
+            row = {"model": name, "shots": known, "metric": metric, "above": above}
+            found.append(row | _mean(metric, errors, weigh, which))
+    return found
+
+
+def paired(
+    metric: str,
+    errors: Float[np.ndarray, " rows"],
+    personal: Float[np.ndarray, " rows"],
+    weigh: Float[np.ndarray, " rows"],
+    which: Int[np.ndarray, " rows"],
+) -> list[float]:
+    """What 95 % of draws of tasks, with replacement, give as score of `errors` less the other.
+
+    >>> paired("rmse", np.array([4.0, 4.0]), np.ones(2), np.ones(2), np.array([0, 1]))
+    [1.0, 1.0]
+    """
+    tasks = np.unique(which, return_inverse=True)[1]
+    total = [np.bincount(tasks, weigh * part) for part in (np.ones(len(weigh)), errors, personal)]
+    n, rng = len(total[0]), np.random.default_rng(0)
+    rows, *sums = (rng.multinomial(n, np.full(n, 1 / n), DRAWS) @ np.stack(total, axis=1)).T
+    some = rows > 0
+    means = [part[some] / rows[some] for part in sums]
+    one, other = map(np.sqrt, means) if metric == "rmse" else means
+    return np.quantile(one - other, (0.025, 0.975)).tolist() if some.any() else [0.0, 0.0]
 
 
 def _errors(target: Target, given: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:

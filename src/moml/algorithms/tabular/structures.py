@@ -17,8 +17,19 @@ VARIES = 0.3  # share of the groups in which an input must vary to have a slope 
 
 
 def design_of(at: Knots, x: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, "rows c"]:
-    """[1, x, pieces(x)] in double precision."""
-    x = np.asarray(x, float)
+    """[1, x, pieces(x)] in double precision; inputs are held at the ends of their pieces.
+
+    Beyond what training has seen a line would go on for ever.
+
+    >>> at = Knots(np.array([0]), np.array([0.0]), np.array([2.0]))
+    >>> design_of(at, np.array([[9.0]])).tolist()
+    [[1.0, 2.0, 0.5]]
+    """
+    x, ends = np.asarray(x, float), np.tile([[np.inf], [-np.inf]], x.shape[1])
+    np.minimum.at(ends[0], at.column, at.low)
+    np.maximum.at(ends[1], at.column, at.low + at.width)
+    bent = np.isfinite(ends[0])
+    x = np.where(bent, np.clip(x, *np.where(bent, ends, [[-np.inf], [np.inf]])), x)
     return np.concatenate([np.ones((len(x), 1)), x, np.asarray(pieces_of(at, x))], axis=1)
 
 
