@@ -18,7 +18,7 @@ from moml.algorithms.tabular.members import Shape, parts
 from moml.algorithms.tabular.summary import summary_of
 from moml.methods import method
 from moml.models.table import knots
-from moml.tabular.program import TablePlan, draw_program, layout, table_data, train_program
+from moml.tabular.fitting.program import TablePlan, draw_program, layout, table_data, train_program
 from moml.tabular.rows import padded
 from moml.tasks.groups import drawn_from
 from moml.types import Batch, Hyper, Task, TaskBatch

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from moml.tabular.fit import fit_groups
+from moml.tabular.fitting.fit import fit_groups
 from tables import DEVELOPMENT, TABLES, Split
 
 

@@ -11,7 +11,7 @@ import pytest
 from moml.cli import main
 from moml.data import read_table
 from moml.errors import ConfigError
-from moml.tabular import fit as table_fit
+from moml.tabular.fitting import fit as table_fit
 from moml.tabular.run import load_table_run
 from moml.tabular.store import building
 from moml.tabular.train import train_table

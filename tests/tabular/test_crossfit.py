@@ -14,8 +14,8 @@ from moml.serving.export import export
 from moml.serving.forget import forget
 from moml.storage.arrays import read_arrays, write_arrays
 from moml.storage.manifest import seal
-from moml.tabular import crossfit
-from moml.tabular.crossfit import deal
+from moml.tabular.fitting import crossfit
+from moml.tabular.fitting.crossfit import deal
 from moml.tabular.run import load_table_run
 from moml.tabular.train import train_table
 

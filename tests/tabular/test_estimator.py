@@ -71,7 +71,7 @@ def test_it_is_what_the_command_does(table, fitted, tmp_path):
     rows = written(tmp_path, "users.parquet", table)
     words = ["--task", "user", "--target", "y", "--order", "day", "--shots", "4"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("moml.tabular.fit.candidates", lambda shape: ("head",))
+        patch.setattr("moml.tabular.fitting.fit.candidates", lambda shape: ("head",))
         patch.setattr("moml.tabular.train.FEW", 0)  # networks alone, as with `kinds`
         few = ["--iterations", "60", "--members", "1"]
         moml("train", "--data", rows, *words, *few, "--out", tmp_path / "run")

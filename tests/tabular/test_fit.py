@@ -13,7 +13,7 @@ from moml.algorithms.tabular.rivals import (
     shrunken_mean,
 )
 from moml.errors import ConfigError, DataError
-from moml.tabular.fit import fit_groups
+from moml.tabular.fitting.fit import fit_groups
 
 SHOTS, NOISE = 4, 0.3
 

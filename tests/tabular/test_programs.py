@@ -8,9 +8,9 @@ from jax import monitoring
 import moml
 from moml.algorithms.tabular.members import Shape, parts
 from moml.models.table import knots
-from moml.tabular.fit import fit_groups
+from moml.tabular.fitting.fit import fit_groups
+from moml.tabular.fitting.program import train_program
 from moml.tabular.model import TableModel
-from moml.tabular.program import train_program
 from moml.types import Batch, Hyper
 
 COMPILED = "/jax/core/compile/backend_compile_duration"

@@ -17,16 +17,16 @@ import numpy as np
 from moml.algorithms.tabular.members import PersonalParams, parts
 from moml.data.table.groups import split
 from moml.errors import check_count
-from moml.tabular.fit import choose, held_rows, round_up
+from moml.tabular.fitting.fit import choose, held_rows, round_up
+from moml.tabular.fitting.program import VISIT, table_data
+from moml.tabular.fitting.training import train_members
 from moml.tabular.model import TableModel
 from moml.tabular.predict import adapted
-from moml.tabular.program import VISIT, table_data
 from moml.tabular.rows import RowLists, Rows, Source, as_input, as_target, power
 from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.score import RESIDUALS, cold_start, score_tasks
 from moml.tabular.store import TaskStore, free_place
 from moml.tabular.summary import logs_place, open_logs
-from moml.tabular.training import train_members
 from moml.types import Personal, Record
 
 LEAST = 20  # tasks of 2 rows or more; with fewer the common parameters are not trained

@@ -13,7 +13,7 @@ from moml.data.exact import exact
 from moml.data.table.columns import Columns, learn_columns
 from moml.data.table.frame import Frame, as_table, columns_of
 from moml.errors import MomlError, MomlWarning
-from moml.tabular.fit import fit_rows
+from moml.tabular.fitting.fit import fit_rows
 from moml.tabular.model import TableModel
 from moml.tabular.predict import labelled
 from moml.tabular.run import TableRun

@@ -4,31 +4,26 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from moml.algorithms.tabular.intervals import around, bounds
-from moml.algorithms.tabular.members import Shape, meta_like
 from moml.algorithms.tabular.rivals import Rivals
-from moml.algorithms.tabular.simple import read_simple
-from moml.algorithms.tabular.stack import Stack
 from moml.config.plugins import import_plugins
 from moml.config.user_function import load_build
 from moml.data.table.cells import Cells, cells
 from moml.data.table.columns import Columns
 from moml.data.table.groups import group, weights
 from moml.errors import ConfigError, DataError
-from moml.models.table import Knots
-from moml.models.user import Build
 from moml.runs.runs import load as load_learner
-from moml.storage.arrays import filled, named_leaves, write_arrays
+from moml.storage.arrays import write_arrays
 from moml.storage.files import write_text
 from moml.storage.folder import versions
 from moml.tabular import store
 from moml.tabular.model import TableModel
+from moml.tabular.model_arrays import as_arrays, read_model
 from moml.tabular.predict import Predicted, adapted, labelled, predict_rows, with_frames
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
@@ -227,18 +222,9 @@ class TableRun:
         """Write all but the tasks."""
         content = {**self.about, "format": store.FORMAT, "versions": versions()}
         content |= {"columns": self.columns.to_json(), "rivals": self.rivals._asdict()}
-        arrays: dict[str, np.ndarray] = {}
-        for name, model in self.models.items():
-            arrays |= named_leaves(model.knots._asdict(), f"{name}/knots")
-            arrays |= named_leaves(model.metas, f"{name}/members")
-            shape = model.shape._replace(build=None)._asdict()
-            kinds, scores = [*model.metas], list(model.scores)
-            content[name] = {"shape": shape, "kinds": kinds, "shots": model.shots, "scores": scores}
-            content[name]["simple"] = {k: type(one).__name__ for k, one in model.simple.items()}
-            arrays |= named_leaves(model.simple, f"{name}/simple")
-            if model.stack is not None:
-                arrays |= named_leaves(model.stack._asdict(), f"{name}/stack")
-        write_arrays(folder / "model.safetensors", {n: np.asarray(a) for n, a in arrays.items()})
+        models, arrays = as_arrays(self.models)
+        content |= models
+        write_arrays(folder / "model.safetensors", arrays)
         residuals = {str(k): some for k, some in self.residuals.items()}
         write_arrays(folder / "residuals.safetensors", residuals)
         write_text(json.dumps(content, indent=1) + "\n", folder / "table.json")
@@ -291,7 +277,7 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
     build = None if model is None else load_build(model)
     with store.refused(folder):
         arrays = store.read_finite(folder / "model.safetensors")
-        models = {n: _read_model(n, about[n], arrays, build) for n in ("personal", "pooled")}
+        models = {n: read_model(n, about[n], arrays, build) for n in ("personal", "pooled")}
         residuals = store.read_finite(folder / "residuals.safetensors")
         return TableRun(
             about,
@@ -303,33 +289,3 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
             store.read_json(folder / "evaluation.json"),
             folder,
         )
-
-
-def _read_model(
-    name: str, content: Record, arrays: dict[str, np.ndarray], build: Build | None
-) -> TableModel:
-    hidden = tuple(content["shape"]["hidden"])
-    shape = Shape(**(content["shape"] | {"hidden": hidden, "build": build}))
-    knots = Knots(**filled(dict.fromkeys(Knots._fields, 0), arrays, f"{name}/knots"))
-    metas = {}
-    for kind in content["kinds"]:
-        like = meta_like(kind, shape, knots)
-        metas[kind] = store.with_shapes(filled(like, arrays, f"{name}/members/{kind}"), like, 1)
-    simple = {
-        kind: read_simple(
-            made,
-            partial(filled, arrays=arrays, prefix=f"{name}/simple/{kind}"),
-            shape.features,
-            knots,
-        )
-        for kind, made in content["simple"].items()
-    }
-    stack = None
-    if f"{name}/stack/known" in arrays:
-        stack = Stack(**filled(dict.fromkeys(Stack._fields, 0), arrays, f"{name}/stack"))
-        if stack.weights.shape != (len(stack.known), len(metas) + len(simple)):
-            raise ValueError(f"the weights of {name} are not those of its members")
-    elif simple:
-        raise ValueError(f"the members of {name} have no weights")
-    scores = tuple(content["scores"])
-    return TableModel(shape, knots, metas, content["shots"], (), scores, simple, stack)

@@ -16,8 +16,8 @@ from moml.data.table.groups import group, split, weights
 from moml.data.table.levels import cross_fitted, with_levels
 from moml.errors import ConfigError, DataError, MomlWarning, check_count
 from moml.models.user import as_model, check_model
-from moml.tabular.crossfit import FEW, fit_crossed
-from moml.tabular.fit import fit_models
+from moml.tabular.fitting.crossfit import FEW, fit_crossed
+from moml.tabular.fitting.fit import fit_models
 from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun

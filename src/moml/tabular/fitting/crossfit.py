@@ -20,12 +20,12 @@ from moml.algorithms.tabular.stack import Stack, stacked
 from moml.data.table.target import Target
 from moml.errors import DataError
 from moml.models.table import Knots, knots
-from moml.tabular.fit import held_rows, round_up
+from moml.tabular.fitting.fit import held_rows, round_up
+from moml.tabular.fitting.program import table_data
+from moml.tabular.fitting.training import Candidate, HeldOut, task_losses, train_members
 from moml.tabular.model import TableModel
-from moml.tabular.program import table_data
 from moml.tabular.rows import RowLists, Rows, SupportQuery, as_input, as_target, power, split_rows
 from moml.tabular.score import Models, Scored, score_rows
-from moml.tabular.training import Candidate, HeldOut, task_losses, train_members
 from moml.training.evaluate import levels
 from moml.types import Meta, Record
 

@@ -11,10 +11,10 @@ from moml.algorithms.tabular.members import KINDS, Shape, candidates
 from moml.errors import ConfigError, DataError, check_count
 from moml.models.table import Knots, knots
 from moml.models.user import Build
+from moml.tabular.fitting.program import VISIT, table_data
+from moml.tabular.fitting.training import Candidate, HeldOut, task_losses, train_members
 from moml.tabular.model import TableModel
-from moml.tabular.program import VISIT, table_data
 from moml.tabular.rows import RowLists, as_input, as_target, padded, power, split_rows
-from moml.tabular.training import Candidate, HeldOut, task_losses, train_members
 from moml.types import Meta, Record, Task
 
 SHARE = 7  # one in so many tasks, or rows, is held out to decide when to stop

@@ -12,7 +12,7 @@ from moml.algorithms.single.matching import match_beta
 from moml.algorithms.tabular.members import Shape
 from moml.algorithms.tabular.rivals import row_losses
 from moml.runtime.compiling import Threads
-from moml.tabular.program import (
+from moml.tabular.fitting.program import (
     QUERIES,
     TableData,
     TablePlan,
