@@ -51,7 +51,7 @@ def simple_answers(
 def read_simple(name: str, fill: Callable[[PyTree], PyTree], features: int, at: Knots) -> Simple:
     """A member of the class of this name by `fill`, which puts arrays in the place of leaves."""
     kinds: dict[str, type[MixedModel] | type[Trees]] = {"MixedModel": MixedModel, "Trees": Trees}
-    made: Simple = fill(kinds[name](*[0] * len(kinds[name]._fields)))
+    made: Simple = fill(kinds[name](*[np.zeros(0)] * len(kinds[name]._fields)))
     if isinstance(made, MixedModel):
         p, q, width = made.fixed.size, made.random.size, 1 + features + len(at.column)
         shapes: tuple[tuple[int, ...], ...] = ((p,), (p,), (q,), (q, q), (), (2,))

@@ -83,8 +83,9 @@ def known_and_asked(
         for i, rows in enumerate(groups):
             if len(rows) > k:
                 own = rows if ordered else rng.permutation(rows)
-                for part, new in zip(found, (own[:k], own[k:], i), strict=True):
-                    part.append(new)
+                found.known.append(own[:k])
+                found.asked.append(own[k:])
+                found.task.append(i)
     return found
 
 

@@ -77,13 +77,13 @@ def body(run: Tabled) -> list[Markup]:
         lines = [[join([m, tag("small", MODELS[m])]), *cells] for m, cells in scores.items()]
         parts.append(table(caption, ["model", *map(str, shots)], lines))
     tried = run.about["personal"]["scores"]
-    fields = ("kind", "eta", "beta", "loss", "kept")
+    fields = ["kind", "eta", "beta", "loss", "kept"]
     columns = ["kind of member", "eta", "beta", "loss", "averaged into the model"]
     tasks = f"{tried[0]['tasks']:,} training tasks"
     caption = f"Loss on {tasks} that decided when to stop and what to average"
     caption += ", in the run that this one continues" if "continued" in run.about else ""
     if "weight" in tried[0]:
-        fields, columns = (*fields, "weight"), [*columns, f"weight of the kind, {most} known rows"]
+        fields, columns = [*fields, "weight"], [*columns, f"weight of the kind, {most} known rows"]
     rows = [[_cell(one[field]) for field in fields] for one in tried]
     parts.append(section("What was tried", table(caption, columns, rows)))
     some = "held-out tasks" if run.about["held_out"] else "the tasks that it learned from"

@@ -25,7 +25,7 @@ from moml.tabular.fitting.program import table_data
 from moml.tabular.fitting.training import Candidate, HeldOut, task_losses, train_members
 from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, Rows, SupportQuery, as_input, as_target, power, split_rows
-from moml.tabular.score import Models, Scored, score_rows
+from moml.tabular.score import Scored, score_rows
 from moml.training.evaluate import levels
 from moml.types import Meta, Record
 
@@ -35,7 +35,7 @@ FEW = 100  # tasks; a table with fewer is cross-fitted
 class Crossed(NamedTuple):
     """The models of a table, and the scores of their parts on tasks that these have not seen."""
 
-    models: Models
+    models: dict[str, TableModel]
     cold: str
     rivals: Rivals
     scored: Scored
@@ -84,7 +84,7 @@ def fit_crossed(
     folds = []
     for f in range(fold.max() + 1):
         mine = lambda metas, f=f: {kind: _of_fold(meta, f, fold) for kind, meta in metas.items()}
-        rest = np.flatnonzero(fold != f)
+        rest = np.flatnonzero(fold != f).tolist()
         some = SupportQuery(*([part[i] for i in rest] for part in parts))
         folds.append(
             Fold(

@@ -117,7 +117,8 @@ def table_data(
     among = [np.arange(len(groups))] if folds is None else folds
     ids = np.stack([fill(np.asarray(some, np.int32), most) for some in among])
     count = np.array([len(some) for some in among], np.int32)
-    return TableData(at, Grouped(*filled), *jax.device_put((ids, count)), np.uint32(seed))
+    ids, count = jax.device_put((ids, count))
+    return TableData(at, Grouped(*filled), ids, count, np.uint32(seed))
 
 
 def layout(kind: str, shape: Shape, at: Knots, size: int = 1) -> Flat:
