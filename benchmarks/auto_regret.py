@@ -44,7 +44,8 @@ from moml.types import Record, Tasks
 
 STEPS = (1, 10)
 VALIDATION = 4242  # seed of the tasks that auto is given
-GIVEN, BATCH = 300, 3  # tasks to choose on; tasks of a step
+GIVEN, BATCH = 200, 3  # tasks to choose on; tasks of a step
+GRID = [float(f"{2 ** (-i / 2):.3g}") for i in range(12)]  # from 1 down to 0.0221, all fixed beta
 Value = float | str
 
 
