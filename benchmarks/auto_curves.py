@@ -20,12 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from auto_regret import (
+from auto_cells import (
     BATCH,
+    ETA,
     GIVEN,
     GRID,
     STEPS,
     Unit,
+    held_out,
     kept_schedule,
     kept_tasks,
     units,
@@ -33,9 +35,7 @@ from auto_regret import (
 )
 from moml.algorithms.parts.adapt import gradient_steps
 from moml.paper.shots.families import Learner, learner
-from moml.paper.shots.study import FULL, SHOTS, tests
-from moml.tasks.subset import subset
-from moml.training.choice import choose
+from moml.paper.shots.study import FULL, SHOTS, Place, tests
 from moml.training.choice.population import Population, take
 from moml.training.compose import compose, init_key, run_key
 from moml.training.loop import Members
@@ -44,19 +44,8 @@ from pool import run_all
 
 STOPS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85)  # shares of the training
 FORKS, FORKED = (1.0, 0.25), 0.5  # beta before, and the share at which others continue from it
-QUERIES, ETA = 100, 0.005
+QUERIES = 100
 Scored = Callable[[Meta], np.ndarray]  # [shots, steps, scores]
-
-
-def held_out(unit: Unit) -> tuple[Tasks, Tasks]:
-    """The tasks to train on and to choose by, as auto has them."""
-    place = unit.place
-    tasks, given = kept_tasks(place.family, place.n, place.noise), validation(place)
-    if given is not None:
-        return tasks, given
-    order = np.random.default_rng(choose.SEED).permutation(place.n)
-    count = min(choose.MOST, place.n // choose.SHARE)
-    return tuple(subset(tasks, np.sort(part)) for part in (order[count:], order[:count]))  # type: ignore[return-value]
 
 
 def scorer(tasks: Tasks, model: Learner) -> Scored:
@@ -103,7 +92,7 @@ def record(job: tuple[Unit, bool]) -> dict[str, Any]:
     """Train the grid of a unit, or the forks of it, with scores on the way."""
     unit, forked = job
     steps, model = unit.place.iterations, learner(unit.place.family)
-    tasks, held = held_out(unit)
+    tasks, held = held_out(unit.place)
     errors_of, useless = tests(unit.place, STEPS)
     score = scorer(held, model)
     at = lambda share: round(share * steps)
@@ -146,6 +135,20 @@ def record(job: tuple[Unit, bool]) -> dict[str, Any]:
         carry, found = trained(members, GRID, carry, at(FORKED), later)
         out |= {f"scores-{beta:g}": found, f"errors-{beta:g}": errors(carry)}
     return out
+
+
+def recorded(folder: Path) -> dict[Unit, dict[str, np.ndarray]]:
+    """What the files of a folder have, without forks."""
+    found = {}
+    for path in sorted(folder.glob("curves-*.tar")):
+        with tarfile.open(path) as tar:
+            for name in tar.getnames():
+                family, n, k, noise, iterations, seed = name[:-4].split("_")[1:]
+                place = Place(family, int(n), int(k), float(noise), int(iterations))
+                data = tar.extractfile(name)
+                with np.load(io.BytesIO(data.read() if data else b"")) as arrays:
+                    found[Unit(place, int(seed))] = dict(arrays)
+    return found
 
 
 def name_of(job: tuple[Unit, bool]) -> str:
