@@ -110,7 +110,7 @@ def test_no_memory_is_chosen_where_memory_costs(best):
     members._score = cost
     found = choose(members, length=50).choice
     assert found.beta == best and [rung["kept"][0] for rung in found.rungs][-1] == best
-    assert [len(rung["beta"]) for rung in found.rungs] == [6, 4, 3, 2]
+    assert [len(rung["beta"]) for rung in found.rungs] == [6, 3, 2]
 
 
 def test_a_tenth_of_many_tasks_is_held_out():
@@ -186,12 +186,40 @@ def test_the_rule_and_numbers_say_nothing(caplog):
 
 def test_members_are_compared_without_letting_one_task_decide():
     scores = np.array([[1.0] * 50, [0.5] * 49 + [100.0], [np.nan] * 50])
-    assert survivors(scores, 1, higher=False) == [1]
+    assert survivors(scores, 1, higher=False, one=False) == [1]
     assert survivors(scores, 3, higher=False) == [0, 1]
     assert survivors(np.array([[10.0], [60.0]]), 1, higher=True) == [1]
-    assert values(np.zeros((2, 3)), higher=False).tolist() == [0, 0]
+    assert values(np.zeros((2, 3)), higher=False).tolist() == [[0] * 3] * 2
     with pytest.raises(Diverged, match="all values of beta"):
         survivors(np.full((2, 3), np.nan), 1, higher=False)
+
+
+def test_means_decide_and_not_the_typical_task():
+    """Better on most tasks by a lot, in logarithms, and worse on average."""
+    scores = np.array([[1.0, 1.0, 1.0, 7.0], [0.3, 0.3, 0.3, 9.8]])
+    assert survivors(scores, 1, higher=False, one=False) == [0]
+
+
+def test_no_memory_is_left_only_for_what_is_surely_better():
+    noise = np.random.default_rng(0).normal(size=100)
+    worse = np.linspace(0.02, 0.023, 4)[:, None]
+    gain = lambda size: np.stack([1 + 0 * noise, *(1 - size + worse + 0.1 * noise)])
+    of = lambda size, count, one=True: survivors(gain(size), count, higher=False, one=one)
+    error = 0.1 * noise.std() / 10
+    for size, last, way in ((0.5, 0, 0), (1.5, 1, 0), (2.5, 1, 1)):
+        size = size * error + 0.02 + 0.1 * noise.mean()
+        assert of(size, 1) == [last] and (0 not in of(size, 3)) == way
+        assert of(size, 1, one=False) == [1]
+    assert of(-1.0, 3) == [0, 1, 2]
+
+
+def test_few_tasks_are_drawn_from_several_times():
+    members, seen = population(True), []
+    members._score = lambda meta, hyper, tasks, key: seen.append(key) or jnp.full(30, len(seen))
+    found = members.scores(members.first([1.0, 0.5]), [1.0, 0.5])
+    assert found.shape == (2, 30) and found[:, 0].tolist() == [4.0, 11.0]  # of 7 draws each
+    keys = [jax.random.key_data(key).tolist() for key in seen]
+    assert keys[:7] == keys[7:] and len({str(key) for key in keys}) == 7
 
 
 def test_validation_must_be_fixed_tasks_with_enough_samples():

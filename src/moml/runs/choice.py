@@ -92,7 +92,7 @@ def settle(folder: Path, config: Config, plan: Plan, *, progress: bool = False) 
         step, lines = rung.until, read(part / "metrics.jsonl")
         scores = population.scores(carry, betas)
         left = rungs[place + 1].members if place + 1 < len(rungs) else 1
-        best = survivors(scores, left, higher=population.higher)
+        best = survivors(scores, left, higher=population.higher, one=betas[0] == 1)
         rows.append(rung_row(step, betas, scores, best))
         carry, betas = take(carry, np.array(best)), [betas[i] for i in best]
         lines = [_of_members(row, best) for row in lines]

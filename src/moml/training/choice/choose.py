@@ -115,7 +115,7 @@ def choose(population: Population, *, length: int, progress: bool = False) -> Ch
         )  # fmt: skip
         scores = population.scores(carry, betas)
         left = rungs[place + 1].members if place + 1 < len(rungs) else 1
-        best = survivors(scores, left, higher=population.higher)
+        best = survivors(scores, left, higher=population.higher, one=betas[0] == 1)
         rows.append(rung_row(done, betas, scores, best))
         carry = take(carry, np.array(best))
         losses[:], betas = [each[best] for each in losses], [betas[i] for i in best]
