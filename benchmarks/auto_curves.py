@@ -1,18 +1,22 @@
 """How a choice of beta by held-out scores would end, replayed on recorded trainings.
 
     python benchmarks/auto_curves.py record OUT [--processes 11] [--minutes 8] [--seeds 3]
-    python benchmarks/auto_curves.py replay OUT
+    python benchmarks/auto_curves.py replay OUT ROWS.json
+    python benchmarks/auto_regret.py table ROWS.json OUT
 
 `record` trains `moml` with each beta of a grid, on all families of `moml reproduce shots`. It keeps
 the scores of held-out tasks on the way and the test errors at the end, for all shots and steps.
-OUT/curves-SEED.tar grows by a file a place; the same words go on from there. The winner of beta =
-auto is a training with its beta alone, so any ladder of stops can be replayed from these scores.
+OUT/curves-SEED.tar grows by a file a place; the same words go on from there. The winner of
+a choice among trainings from the first step on is one of them, so `replay` finds it from these
+scores, with the candidates of auto moved to the grid, and writes the rows of `auto_regret.py
+train`. With --forks it also records what becomes of trainings that branch off in the middle.
 """
 
 import argparse
 import io
+import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +34,23 @@ from auto_cells import (
     held_out,
     kept_schedule,
     kept_tasks,
+    rule,
     units,
     validation,
 )
 from moml.algorithms.parts.adapt import gradient_steps
+from moml.algorithms.single.matching import near
 from moml.paper.shots.families import Learner, learner
 from moml.paper.shots.study import FULL, SHOTS, Place, tests
-from moml.training.choice.population import Population, take
+from moml.training.choice.population import Population, rung_row, survivors, take
 from moml.training.compose import compose, init_key, run_key
 from moml.training.loop import Members
-from moml.types import Batch, Hyper, Meta, Tasks
+from moml.types import Batch, Hyper, Meta, Record, Tasks
 from pool import run_all
 
 STOPS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85)  # shares of the training
 FORKS, FORKED = (1.0, 0.25), 0.5  # beta before, and the share at which others continue from it
+LADDER = ((6, 0.05), (3, 0.2), (2, 0.85))  # that `replay` compares on: members, and up to where
 QUERIES = 100
 Scored = Callable[[Meta], np.ndarray]  # [shots, steps, scores]
 
@@ -183,6 +190,35 @@ def record_all(options: argparse.Namespace) -> None:
     run_all(record, todo, keep, processes=options.processes, minutes=options.minutes)
 
 
+def replayed(unit: Unit, found: dict[str, np.ndarray], every: bool) -> Iterator[Record]:
+    """The rows of a choice on one unit; `every`: among the whole grid, all trained to the end."""
+    tasks = held_out(unit.place)[1].n or 1
+    for s, t in np.ndindex(len(SHOTS), len(STEPS)):
+        wanted = GRID if every else near(rule(unit.place, SHOTS[s], STEPS[t]))
+        alive = sorted({int(np.abs(np.log(np.array(GRID) / beta)).argmin()) for beta in wanted})
+        ladder = {min(most, len(alive)): share for most, share in LADDER}
+        ladder = {len(GRID): LADDER[-1][1]} if every else ladder
+        rungs = []
+        for left, share in zip([*ladder, 1][1:], ladder.values(), strict=True):
+            scores = found["scores"][STOPS.index(share), alive, s, t].astype(float)
+            scores = scores.reshape(len(alive), -1, tasks).mean(axis=1)
+            kept = survivors(scores, left, higher=False, one=alive[0] == 0)
+            step = round(share * unit.place.iterations)
+            rungs.append(rung_row(step, [GRID[i] for i in alive], scores, kept))
+            alive = [alive[i] for i in kept]
+        row = unit.place._asdict() | {"seed": unit.seed, "shots": SHOTS[s], "steps": STEPS[t]}
+        error = float(found["errors"][alive[0], s, t])
+        yield row | {"error": error, "chosen": GRID[alive[0]], "rungs": rungs}
+
+
+def replay(options: argparse.Namespace) -> None:
+    """Replay all units of a folder."""
+    found = recorded(options.out)
+    rows = [row for unit, arrays in found.items() for row in replayed(unit, arrays, options.all)]
+    options.rows.write_text(json.dumps(rows))
+    print(f"{len(rows)} cells and seeds of {len(found)} units")
+
+
 def main() -> None:
     """Parse the words."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -195,6 +231,11 @@ def main() -> None:
     one.add_argument("--seeds", type=int, default=3)
     one.add_argument("--iterations", type=int, default=FULL.iterations)
     one.add_argument("--forks", action="store_true")
+    two = commands.add_parser("replay")
+    two.set_defaults(run=replay)
+    two.add_argument("out", type=Path)
+    two.add_argument("rows", type=Path)
+    two.add_argument("--all", action="store_true", help="all beta of the grid, to the last stop")
     options = parser.parse_args()
     options.run(options)
 

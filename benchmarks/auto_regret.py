@@ -82,8 +82,13 @@ def timed(call: Callable[[], Learner]) -> Timed:
 
 
 def measure(unit: Unit) -> list[Record]:
+    """All rows of a unit."""
+    return list(rows_of(unit))
+
+
+def rows_of(unit: Unit) -> Iterator[Record]:
     """A row for each number of shots and steps, with its test error."""
-    score, rows = tests(unit.place, STEPS)[0], []
+    score = tests(unit.place, STEPS)[0]
     for at in np.ndindex(len(SHOTS), len(STEPS)):
         shots, steps = SHOTS[at[0]], STEPS[at[1]]
         done = timed(lambda shots=shots, steps=steps: trained(unit, "auto", shots, steps))
@@ -95,8 +100,7 @@ def measure(unit: Unit) -> list[Record]:
             row["error"] = float(score(metas)[(0, *at)])
             row["chosen"] = float(done.learner.hyper.beta)
             row["rungs"] = None if choice is None else choice.rungs
-        rows.append(row)
-    return rows
+        yield row
 
 
 def train(options: argparse.Namespace) -> None:
@@ -165,14 +169,12 @@ def cells(rows: Sequence[Record], fixed: dict[Unit, dict[str, np.ndarray]]) -> I
 
 
 def line(name: str, found: Sequence[Cell]) -> str:
-    """The means and the worst of some cells."""
-    over = np.array([cell.excess for cell in found])
-    mean, worst = over.mean(axis=0), over.max(axis=0)
-    beyond = int((over[:, 3] > 3).sum())
-    return (
-        f"{name:<26}{len(found):5}  {mean[0]:8.1f}{worst[0]:8.1f}  {mean[1]:8.1f}{worst[1]:8.1f}"
-        f"  {mean[2]:8.1f}{worst[2]:8.1f}  {mean[3]:8.1f}{worst[3]:8.1f}{beyond:8}"
-    )
+    """The means, medians and the worst of some cells."""
+    over = np.array([cell.excess for cell in found]).T
+    three = [(each.mean(), np.median(each), each.max()) for each in over]
+    beyond = int((over[3] > 3).sum())
+    figures = "".join("  " + "".join(f"{x:8.1f}" for x in each) for each in three)
+    return f"{name:<26}{len(found):5}{figures}{beyond:8}"
 
 
 def table(options: argparse.Namespace) -> None:
@@ -187,9 +189,9 @@ def table(options: argparse.Namespace) -> None:
         f" iterations {sorted({cell.place.iterations for cell in found})}\n"
         f"{len(everything) - len(found)} cells left out, in which no beta is better than zero\n"
         "Excess of the error in per cent; 'beyond': cells where auto is more than 3 % above 1\n\n"
-        f"{'':31}  {'auto over best':>16}  {'rule over best':>16}  {'1 over best':>16}"
-        f"  {'auto over 1':>16}\n{'':26}{'cells':>5}" + f"  {'mean':>8}{'worst':>8}" * 4
-        + f"{'beyond':>8}"
+        f"{'':31}  {'auto over best':>24}  {'rule over best':>24}  {'1 over best':>24}"
+        f"  {'auto over 1':>24}\n{'':26}{'cells':>5}"
+        + f"  {'mean':>8}{'median':>8}{'worst':>8}" * 4 + f"{'beyond':>8}"
     )  # fmt: skip
     kind = lambda cell: (cell.place.family, cell.place.n, cell.place.noise)
     for name, n, noise in dict.fromkeys(map(kind, found)):
@@ -202,6 +204,8 @@ def table(options: argparse.Namespace) -> None:
     for steps in STEPS:
         if mine := [cell for cell in found if cell.steps == steps]:
             print(line(f"all with {steps} test steps", mine))
+    if waves := [cell for cell in found if cell.place.family != "linear"]:
+        print(line("all but linear", waves))
     print(line("all", found))
     ends = Counter(fate(cell.best_beta, rungs) for cell in found for rungs in cell.rungs)
     print("\nthe candidate nearest to the best fixed beta, counted over cells and seeds")

@@ -1,8 +1,10 @@
 """Trainings that differ in beta alone, compared on held-out tasks; the better ones continue.
 
-The members draw the same tasks and samples. On a CPU they take turns, stretch by stretch, by the
-program of one training; elsewhere they are members of a vmap. They are scored by the mean of their
-last models, which has the noise that a later decay of eta would leave.
+First there are two, without memory and with the rule's beta. Then others branch off from the second
+with their own beta: a small beta is a slow starter, and from a common start all are compared sooner
+and with less noise. The members draw the same tasks and samples. On a CPU they take turns, stretch
+by stretch, by the program of one training; elsewhere they are members of a vmap. They are scored by
+the mean of their last models, which has the noise that a later decay of eta would leave.
 """
 
 import math
@@ -26,12 +28,13 @@ from moml.types import Hyper, Info, Key, Meta, Params, Record, Scalar, State, Ta
 Scores = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " tasks"]]  # of one model on tasks
 POINTS, STEPS = 200, 50  # models of a training that enter the mean, at least so many steps apart
 SPAN = 5  # of these models count most
-TURNS = ((6, 0.05), (3, 0.2), (2, 0.85))  # members, and the share of the steps they go
-SMALL = ((6, 0.85),)  # side by side, where a step does not fill the device
-LARGE = ((6, 0.05), (2, 0.2))
+TURNS = (0.5, 0.6, 0.85)  # shares of the steps at which others branch off, two are left, one is
+SMALL = (0.5, 0.85)  # side by side, where a step does not fill the device: one is left at once
+LARGE = (0.1, 0.15, 0.25)
 SEED = 2718  # of the samples that held-out tasks are scored by
 SCORES = 200  # of a model, at least: few tasks are drawn from several times
-SURE, LIKELY = 2.0, 1.0  # standard errors by which beta = 1 must be beaten, on the way and at last
+SURE, LIKELY = 3.0, 2.0  # standard errors by which beta = 1 must be beaten, on the way and at last
+MOST = 30  # medians that an error counts as at most
 WORK = 1e8  # floating-point operations of a step of one member that leave a device idle
 
 
@@ -134,13 +137,21 @@ class Population:
             state = first_program(self.method, members=True)(many, self._tasks, keys, hyper)
         return members(Averaged(state, copy(state.meta)))
 
+    def first_betas(self) -> list[float]:
+        """Without memory, and the rule's."""
+        return sorted({1.0, float(self.method.hyper.beta)}, reverse=True)
+
+    def branches(self) -> list[int]:
+        """Of each beta the first member that it continues: without memory, itself."""
+        last = len(self.first_betas()) - 1
+        return [0 if beta == 1 else last for beta in self.method.betas]
+
     def rungs(self) -> list[Rung]:
         """How many members are trained up to which steps."""
-        ladder = TURNS if self._turns else SMALL if self._work() < WORK else LARGE
-        found: dict[int, int] = {}
-        for most, share in ladder:  # of as many members the later step
-            found[min(most, len(self.method.betas))] = math.ceil(share * self.steps)
-        return [Rung(count, until) for count, until in found.items()]
+        shares = TURNS if self._turns else SMALL if self._work() < WORK else LARGE
+        members = len(self.first_betas()), len(self.method.betas), 2
+        steps = [math.ceil(share * self.steps) for share in shares]
+        return [Rung(count, until) for count, until in zip(members, steps, strict=False)]
 
     def _work(self) -> float:
         """Floating-point operations of a step of one member, by the compiler; of a loop's body."""
@@ -226,8 +237,8 @@ def values(
 ) -> Float[np.ndarray, "members tasks"]:
     """What members are compared by, the lower the better: minus accuracies, or errors.
 
-    Errors beyond ten times the median of all count as that, so that a few tasks on which the
-    adaptation diverges do not decide.
+    Errors beyond `MOST` medians of all count as that, so that a few tasks on which the adaptation
+    diverges do not decide.
     """
     lost = np.isnan(scores).all(axis=1)
     if higher:
@@ -235,7 +246,7 @@ def values(
     else:
         finite = np.where(np.isfinite(scores), scores, np.finfo(np.float32).max)
         middle = np.median(np.abs(finite[~lost])) if not lost.all() else 1.0
-        by = np.minimum(finite, 10 * middle)
+        by = np.minimum(finite, MOST * middle)
     return np.where(lost[:, None], np.inf, by)
 
 
