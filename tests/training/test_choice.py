@@ -41,7 +41,7 @@ def fit(tasks=None, **options):
     return moml.fit("moml", LOSS, W, tasks, **options)
 
 
-def test_the_winner_branched_off_from_the_rule():
+def test_the_winner_branched_off_from_a_larger_beta():
     learner = fit(validation=VALIDATION)
     choice = learner.choice
     assert (
@@ -51,7 +51,7 @@ def test_the_winner_branched_off_from_the_rule():
     assert choice.rungs[-1]["kept"] == [choice.beta] == [learner.method.options["beta"]]
     assert [len(rung["beta"]) for rung in choice.rungs][1:] == [2]
     assert [rung["step"] for rung in choice.rungs] == [120, 170]
-    start = fit(beta=1.0 if choice.beta == 1 else choice.rule, iterations=100)
+    start = fit(beta=1.0 if choice.beta == 1 else choice.rule**0.5, iterations=100)
     alone = fit(beta=choice.beta, state=start.state, iterations=100)
     assert alone.choice is None
     same(
@@ -64,7 +64,7 @@ def test_the_winner_branched_off_from_the_rule():
 
 
 @pytest.mark.parametrize(
-    "rule, first, which", [(0.3, [1.0, 0.3], [0, 1, 1]), (1.0, [1.0], [0] * 3)]
+    "rule, first, which", [(0.25, [1.0, 0.5], [0, 1, 1]), (1.0, [1.0], [0] * 3)]
 )
 def test_no_memory_has_its_own_training_from_the_first_step(rule, first, which):
     members = population(True)

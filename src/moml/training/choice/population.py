@@ -1,10 +1,11 @@
 """Trainings that differ in beta alone, compared on held-out tasks; the better ones continue.
 
-First there are two, without memory and with the rule's beta. Then others branch off from the second
-with their own beta: a small beta is a slow starter, and from a common start all are compared sooner
-and with less noise. The members draw the same tasks and samples. On a CPU they take turns, stretch
-by stretch, by the program of one training; elsewhere they are members of a vmap. They are scored by
-the mean of their last models, which has the noise that a later decay of eta would leave.
+First there are two, without memory and with the root of the rule's beta. From the second the others
+branch off with their own beta: a small beta is a slow starter, and from a common start all are
+compared sooner and with less noise. The members draw the same tasks and samples. On a CPU they take
+turns, stretch by stretch, by the program of one training; elsewhere they are members of a vmap.
+They are scored by the mean of their last models, which has the noise that a later decay of eta
+would leave.
 """
 
 import math
@@ -138,8 +139,8 @@ class Population:
         return members(Averaged(state, copy(state.meta)))
 
     def first_betas(self) -> list[float]:
-        """Without memory, and the rule's."""
-        return sorted({1.0, float(self.method.hyper.beta)}, reverse=True)
+        """Without memory, and the square root of the rule's: a larger one learns sooner."""
+        return sorted({1.0, math.sqrt(self.method.hyper.beta)}, reverse=True)
 
     def branches(self) -> list[int]:
         """Of each beta the first member that it continues: without memory, itself."""
