@@ -1,96 +1,62 @@
 """The regret and the cost of beta = auto, by whole trainings with `moml.fit`.
 
-    python benchmarks/auto_regret.py train --out DIR [--part 0 --of 16] [--minutes 12] [--seeds 3]
-    python benchmarks/auto_regret.py table DIR/*.json
+    python benchmarks/auto_curves.py record DIR
+    python benchmarks/auto_regret.py train DIR/auto.json [--processes 11] [--minutes 8] [--seeds 3]
+    python benchmarks/auto_regret.py table DIR/auto.json DIR
     python benchmarks/auto_regret.py cost [--iterations 40000] [--turns 3]
 
-`train` goes through the families of `moml reproduce shots`: 25 waves, 50 bumps and 50 ramps, with
-and without label noise, 400 of each, and linear regression; K = 1, 2, 5. For each of them and each
-seed it trains `moml` with every fixed beta of a grid, with the rule's beta, and with beta = auto
-for each number of shots and steps; all at one eta, tested on the same 500 unseen tasks (20,000 of
-linear regression). With 25 and 50 tasks auto is given 300 others to choose on; of 400 it holds out
-its own 40, and the fixed beta are trained on all 400. Rows are on disk after every training; the
-same words go on from there. Parts are processes: each takes every n-th unit, and one core is enough
-for it. `cost` times auto against one plain training, in turns, in one process.
+`train` trains `moml` with beta = auto for each cell of auto_cells.py. The errors of fixed beta are
+those that `auto_curves.py record` keeps, by the same programs, seeds and test tasks: 500 unseen
+ones, 20,000 of linear regression. `table` compares means over seeds: of all beta of the grid the
+one with the least mean is the best, and beta of the rule is interpolated. `cost` times auto against
+one plain training, in turns, in one process. The same words go on where `train` was stopped.
 """
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
-
-os.environ.setdefault("NPROC", "1")
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from auto_cells import (
+    BATCH,
+    ETA,
+    GRID,
+    STEPS,
+    Unit,
+    kept_schedule,
+    kept_tasks,
+    rule,
+    units,
+    validation,
+)
+from auto_curves import recorded
 from common import machine
-from moml.algorithms.parts.schedule import decay_at
-from moml.algorithms.single.matching import match_beta
 from moml.errors import DataError, Diverged, MomlError
-from moml.paper.shots.families import family, learner, training_tasks
+from moml.paper.shots.families import learner
 from moml.paper.shots.study import FULL, SHOTS, Place, tests
-from moml.storage.files import read_json, writable_folder
+from moml.paper.shots.verdict import excess
+from moml.storage.files import read_json
 from moml.training.compose import init_key
 from moml.training.fit import fit
 from moml.training.learner import Learner
-from moml.types import Record, Tasks
-
-STEPS = (1, 10)
-VALIDATION = 4242  # seed of the tasks that auto is given
-GIVEN, BATCH = 300, 3  # tasks to choose on; tasks of a step
-Value = float | str
+from moml.types import Record
+from pool import positive, run_all, whole
 
 
-class Unit(NamedTuple):
-    """A place and a seed: what one process trains in one go."""
-
-    place: Place
-    seed: int
-
-
-def units(iterations: int, seeds: int) -> list[Unit]:
-    """All of them; every place has its first seed before any has its second."""
-    curves = (("sine", 25), ("bump", 50), ("ramp", 50))
-    quiet = [Place(name, n, k, 0.0, iterations) for name, n in curves for k in (1, 2, 5)]
-    many = [place._replace(n=400) for place in quiet]
-    noisy = [place._replace(noise=1.0) for place in quiet]
-    linear = [Place("linear", 50, k, 0.0, iterations) for k in (1, 2)]
-    places = quiet + many + noisy + linear
-    return [Unit(place, seed) for seed in range(seeds) for place in places]
-
-
-def rule(place: Place, shots: int, steps: int) -> float:
-    """The beta that `moml` takes by default."""
-    visits = place.iterations * BATCH / place.n
-    return match_beta(place.k, shots, steps=steps, visits=visits, both_ways=True)
-
-
-@lru_cache
-def validation(place: Place) -> Tasks | None:
-    """The tasks that auto is given; None where it holds out its own."""
-    if place.n >= 200:
-        return None
-    return family(place.family, jax.random.key(VALIDATION), GIVEN, place.noise)
-
-
-kept_schedule = lru_cache(decay_at)  # an equal one would be compiled again
-kept_tasks = lru_cache(training_tasks)
-
-
-def trained(unit: Unit, beta: Value, shots: int, steps: int, eta: float) -> Learner:
+def trained(unit: Unit, beta: float | str, shots: int, steps: int) -> Learner:
     """One call of `fit`, as a user would make it."""
     place, model = unit.place, learner(unit.place.family)
     return fit(
         "moml", model.loss, model.init(init_key(unit.seed)),
-        kept_tasks(place.family, place.n, place.noise), seed=unit.seed, beta=beta, eta=eta,
+        kept_tasks(place.family, place.n, place.noise), seed=unit.seed, beta=beta, eta=ETA,
         alpha=model.alpha, k=place.k, tasks_per_step=BATCH, shots=shots, test_steps=steps,
         iterations=place.iterations, schedule=kept_schedule(place.iterations * 3 // 4),
         validation=validation(place) if beta == "auto" else None,
@@ -116,64 +82,54 @@ def timed(call: Callable[[], Learner]) -> Timed:
     return Timed(done, time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def measure(
-    unit: Unit, eta: float, shots: Sequence[int], known: Sequence[Record]
-) -> Iterator[Record]:
-    """A row a training that is not known yet, with its test errors."""
-    place = unit.place
-    score, useless = tests(place, STEPS)
-    cells = [(few, steps) for few in shots for steps in STEPS]
-    fixed = sorted({*FULL.betas, *(rule(place, *cell) for cell in cells)}, reverse=True)
-    todo: list[tuple[Value, int, int]] = [(beta, shots[-1], 1) for beta in fixed]
-    todo += [("auto", *cell) for cell in cells]
-    seen = {(row["beta"], row["shots"], row["steps"]) for row in known}
-    about = place._asdict() | {"seed": unit.seed, "eta": eta, "useless": useless}
-    for beta, few, steps in todo:
-        auto = beta == "auto"
-        key = (beta, few, steps) if auto else (beta, None, None)  # a fixed beta serves all cells
-        if key in seen:
-            continue
-        done = timed(lambda beta=beta, few=few, steps=steps: trained(unit, beta, few, steps, eta))
-        row = about | dict(zip(("beta", "shots", "steps"), key, strict=True))
-        row |= {"wall": round(done.wall, 3), "cpu": round(done.cpu, 3), "errors": None}
+def measure(unit: Unit) -> list[Record]:
+    """All rows of a unit."""
+    return list(rows_of(unit))
+
+
+def rows_of(unit: Unit) -> Iterator[Record]:
+    """A row for each number of shots and steps, with its test error."""
+    score = tests(unit.place, STEPS)[0]
+    for at in np.ndindex(len(SHOTS), len(STEPS)):
+        shots, steps = SHOTS[at[0]], STEPS[at[1]]
+        done = timed(lambda shots=shots, steps=steps: trained(unit, "auto", shots, steps))
+        row = unit.place._asdict() | {"seed": unit.seed, "shots": shots, "steps": steps}
+        row |= {"wall": round(done.wall, 3), "cpu": round(done.cpu, 3), "error": None}
         if done.learner is not None:
             metas = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], done.learner.meta)
-            row["errors"] = np.asarray(score(metas), float)[0].tolist()  # [shots, steps]
-            row["chosen"] = float(done.learner.hyper.beta)
             choice = done.learner.choice
+            row["error"] = float(score(metas)[(0, *at)])
+            row["chosen"] = float(done.learner.hyper.beta)
             row["rungs"] = None if choice is None else choice.rungs
         yield row
 
 
-def rows_of(path: Path) -> list[Record]:
-    """The rows that `train` wrote to a file."""
+def train(options: argparse.Namespace) -> None:
+    """Go through the units that are not in the file yet."""
+    rows = read_rows(options.out) if options.out.exists() else []
+    known = {_unit(row) for row in rows}
+    todo = [unit for unit in units(options.iterations, options.seeds) if unit not in known]
+
+    def keep(unit: Unit, found: list[Record]) -> None:
+        rows.extend(found)
+        part = options.out.with_suffix(".part")
+        part.write_text(json.dumps(rows))
+        part.replace(options.out)
+
+    run_all(measure, todo, keep, processes=options.processes, minutes=options.minutes)
+
+
+def read_rows(path: Path) -> list[Record]:
+    """The rows that `train` has written to a file."""
     rows = read_json(path)
-    if not all({*Place._fields, "seed", "eta", "beta", "errors"} <= row.keys() for row in rows):
+    fields = {*Place._fields, "seed", "shots", "steps", "error"}
+    if not all(fields <= {*row} for row in rows):
         raise DataError(f"{path} must have rows of auto_regret.py train; got others")
     return rows
 
 
-def train(options: argparse.Namespace) -> None:
-    """Go through the units of a part."""
-    end = time.monotonic() + 60 * options.minutes
-    path = writable_folder(options.out) / f"auto-{options.part:02d}-of-{options.of:02d}.json"
-    rows = rows_of(path) if path.exists() else []
-    machine()
-    mine = units(options.iterations, options.seeds)[options.part :: options.of]
-    mine = [unit for unit in mine if not options.family or unit.place.family in options.family]
-    for unit in mine:
-        about = unit.place._asdict() | {"seed": unit.seed, "eta": options.eta}
-        known = [row for row in rows if about.items() <= row.items()]
-        print(f"{time.strftime('%H:%M:%S')} {unit.place}, seed {unit.seed}", flush=True)
-        for row in measure(unit, options.eta, options.shots, known):
-            rows.append(row)
-            part = path.with_suffix(".tmp")
-            part.write_text(json.dumps(rows))
-            part.replace(path)
-            if time.monotonic() > end:
-                print("out of time; the same words go on from here", flush=True)
-                return
-    print("done", flush=True)
+def _unit(row: Record) -> Unit:
+    return Unit(Place(*(row[name] for name in Place._fields)), row["seed"])
 
 
 class Cell(NamedTuple):
@@ -199,66 +155,55 @@ class Cell(NamedTuple):
         return tuple(100 * (a / b - 1) for a, b in [*over, (self.auto, self.one)])  # type: ignore[return-value]
 
 
-def cells(rows: Sequence[Record]) -> Iterator[Cell]:
-    """All cells with the seeds that have all their trainings."""
-    groups: dict[Place, list[Record]] = {}
+def cells(rows: Sequence[Record], fixed: dict[Unit, dict[str, np.ndarray]]) -> Iterator[Cell]:
+    """All cells, with the seeds that have all their trainings."""
+    groups: dict[tuple[Place, int, int], list[Record]] = {}
     for row in rows:
-        groups.setdefault(Place(*(row[name] for name in Place._fields)), []).append(row)
-    for place, mine in groups.items():
-        error = lambda row, at: np.inf if row["errors"] is None else row["errors"][at[0]][at[1]]
-        for at in np.ndindex(len(SHOTS), len(STEPS)):
-            shots, steps = SHOTS[at[0]], STEPS[at[1]]
-            own = rule(place, shots, steps)
-            auto = {
-                row["seed"]: row for row in mine
-                if (row["beta"], row["shots"], row["steps"]) == ("auto", shots, steps)
-            }  # fmt: skip
-            wanted = {*FULL.betas, own}
-            fixed: dict[int, dict[float, float]] = {}
-            for row in mine:
-                if row["beta"] != "auto":
-                    fixed.setdefault(row["seed"], {})[row["beta"]] = error(row, at)
-            seeds = [seed for seed in sorted(auto) if wanted <= fixed.get(seed, {}).keys()]
-            if not seeds:
-                continue
-            mean = {b: float(np.mean([fixed[s][b] for s in seeds])) for b in wanted}
-            best = min(mean, key=lambda b: mean[b])
-            yield Cell(
-                place, shots, steps, len(seeds),
-                float(np.mean([error(auto[s], at) for s in seeds])), mean[best], best, mean[1.0],
-                mean[own], [auto[s]["chosen"] for s in seeds if auto[s]["errors"]],
-                mine[0]["useless"], [auto[s]["rungs"] or [] for s in seeds if auto[s]["errors"]],
-            )  # fmt: skip
+        if _unit(row) in fixed:
+            groups.setdefault((_unit(row).place, row["shots"], row["steps"]), []).append(row)
+    for (place, shots, steps), mine in groups.items():
+        at = SHOTS.index(shots), STEPS.index(steps)
+        those = [fixed[_unit(row)] for row in mine]
+        each = [one.get("errors_all", one["errors"])[:, *at].astype(float) for one in those]
+        mean = np.nan_to_num(np.mean(each, axis=0), nan=np.inf)
+        betas, own = np.array(GRID), rule(place, shots, steps)
+        above = excess(betas, mean, own, np.inf)
+        auto = [np.inf if row["error"] is None else row["error"] for row in mine]
+        good = [row for row in mine if row["error"] is not None]
+        yield Cell(
+            place, shots, steps, len(mine), float(np.mean(auto)), float(mean.min()),
+            GRID[int(mean.argmin())], float(mean[0]), float(mean.min() * (1 + above / 100)),
+            [row["chosen"] for row in good], float(those[0]["useless"]),
+            [row["rungs"] or [] for row in good],
+        )  # fmt: skip
 
 
 def line(name: str, found: Sequence[Cell]) -> str:
-    """The means and the worst of some cells."""
-    over = np.array([cell.excess for cell in found])
-    mean, worst = over.mean(axis=0), over.max(axis=0)
-    beyond = int((over[:, 3] > 3).sum())
-    return (
-        f"{name:<26}{len(found):5}  {mean[0]:8.1f}{worst[0]:8.1f}  {mean[1]:8.1f}{worst[1]:8.1f}"
-        f"  {mean[2]:8.1f}{worst[2]:8.1f}  {mean[3]:8.1f}{worst[3]:8.1f}{beyond:8}"
-    )
+    """The means, medians and the worst of some cells."""
+    over = np.array([cell.excess for cell in found]).T
+    three = [(each.mean(), np.median(each), each.max()) for each in over]
+    beyond = int((over[3] > 3).sum())
+    figures = "".join("  " + "".join(f"{x:8.1f}" for x in each) for each in three)
+    return f"{name:<26}{len(found):5}{figures}{beyond:8}"
 
 
 def table(options: argparse.Namespace) -> None:
     """Print the regret of the rows in some files."""
-    rows = [row for path in options.rows for row in rows_of(path)]
-    everything = list(cells(rows))
+    rows = read_rows(options.rows)
+    everything = list(cells(rows, recorded(options.fixed)))
     found = [cell for cell in everything if cell.best <= cell.useless]
     if not found:
         raise DataError("at least one cell must have all its trainings; none has: train further")
     seeds = sorted({cell.seeds for cell in found})
-    eta, lost = sorted({row["eta"] for row in rows}), sum(row["errors"] is None for row in rows)
+    lost = sum(row["error"] is None for row in rows)
     print(
-        f"beta = auto: {len(rows)} trainings, {lost} diverged; eta {eta}; seeds of a cell {seeds};"
+        f"beta = auto: {len(rows)} trainings, {lost} diverged; eta {ETA}; seeds of a cell {seeds};"
         f" iterations {sorted({cell.place.iterations for cell in found})}\n"
         f"{len(everything) - len(found)} cells left out, in which no beta is better than zero\n"
         "Excess of the error in per cent; 'beyond': cells where auto is more than 3 % above 1\n\n"
-        f"{'':31}  {'auto over best':>16}  {'rule over best':>16}  {'1 over best':>16}"
-        f"  {'auto over 1':>16}\n{'':26}{'cells':>5}" + f"  {'mean':>8}{'worst':>8}" * 4
-        + f"{'beyond':>8}"
+        f"{'':31}  {'auto over best':>24}  {'rule over best':>24}  {'1 over best':>24}"
+        f"  {'auto over 1':>24}\n{'':26}{'cells':>5}"
+        + f"  {'mean':>8}{'median':>8}{'worst':>8}" * 4 + f"{'beyond':>8}"
     )  # fmt: skip
     kind = lambda cell: (cell.place.family, cell.place.n, cell.place.noise)
     for name, n, noise in dict.fromkeys(map(kind, found)):
@@ -271,6 +216,8 @@ def table(options: argparse.Namespace) -> None:
     for steps in STEPS:
         if mine := [cell for cell in found if cell.steps == steps]:
             print(line(f"all with {steps} test steps", mine))
+    if waves := [cell for cell in found if cell.place.family != "linear"]:
+        print(line("all but linear", waves))
     print(line("all", found))
     ends = Counter(fate(cell.best_beta, rungs) for cell in found for rungs in cell.rungs)
     print("\nthe candidate nearest to the best fixed beta, counted over cells and seeds")
@@ -307,8 +254,8 @@ def cost(options: argparse.Namespace) -> None:
     machine()
     unit = Unit(Place("sine", 25, 1, 0.0, options.iterations), 0)
     sides = {"plain": 0.3, "auto": "auto"}
-    call = lambda beta: timed(lambda: trained(unit, beta, 10, 10, 0.005))
-    trained(Unit(unit.place._replace(iterations=100), 0), 0.3, 10, 10, 0.005)  # starts the backend
+    call = lambda beta: timed(lambda: trained(unit, beta, 10, 10))
+    trained(Unit(unit.place._replace(iterations=100), 0), 0.3, 10, 10)  # starts the backend
     cold = {}
     for name, beta in sides.items():
         jax.clear_caches()
@@ -332,49 +279,26 @@ def cost(options: argparse.Namespace) -> None:
               f"{each['auto'] / each['plain']:.2f} compiled")  # fmt: skip
 
 
-def whole(text: str, least: int = 1) -> int:
-    """A whole number of at least 1, or another least."""
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}; got {text}")
-    return int(text)
-
-
-def positive(text: str) -> float:
-    """A number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.nan
-    if not 0 < value < np.inf:
-        raise argparse.ArgumentTypeError(f"must be a number above 0; got {text}")
-    return value
-
-
 def main() -> None:
     """Parse the words."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("train")
     one.set_defaults(run=train)
-    one.add_argument("--out", type=Path, required=True)
-    one.add_argument("--part", type=partial(whole, least=0), default=0)
-    one.add_argument("--of", type=whole, default=1)
+    one.add_argument("out", type=Path)
+    one.add_argument("--processes", type=whole, default=2)
     one.add_argument("--minutes", type=positive, default=1e6)
     one.add_argument("--seeds", type=whole, default=3)
     one.add_argument("--iterations", type=whole, default=FULL.iterations)
-    one.add_argument("--eta", type=positive, default=0.005)
-    one.add_argument("--shots", type=int, nargs="+", default=SHOTS, choices=SHOTS)
-    one.add_argument("--family", nargs="+", choices=("sine", "bump", "ramp", "linear"))
     two = commands.add_parser("table")
     two.set_defaults(run=table)
-    two.add_argument("rows", type=Path, nargs="+")
+    two.add_argument("rows", type=Path)
+    two.add_argument("fixed", type=Path)
     three = commands.add_parser("cost")
     three.set_defaults(run=cost)
     three.add_argument("--iterations", type=whole, default=FULL.iterations)
     three.add_argument("--turns", type=whole, default=3)
     options = parser.parse_args()
-    if options.run is train and options.part >= options.of:
-        one.error(f"--part must be below --of; got {options.part} and {options.of}")
     try:
         options.run(options)
     except MomlError as error:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-FIELDS = {"family": "sine", "n": 25, "k": 1, "noise": 0.0, "iterations": 10}
-ROW = FIELDS | {"seed": 0, "eta": 0.005, "beta": 1.0, "shots": None, "steps": None, "errors": None}
+PLACE = {"family": "sine", "n": 25, "k": 1, "noise": 0.0, "iterations": 10}
+ROW = PLACE | {"seed": 0, "shots": 1, "steps": 1, "error": None}
 
 
 @pytest.fixture
@@ -21,25 +21,21 @@ def script(monkeypatch):
 @pytest.mark.parametrize(
     "words, told",
     [
-        ("train", "the following arguments are required: --out"),
-        ("train --out OUT --part 2 --of 2", "--part must be below --of; got 2 and 2"),
-        ("train --out OUT --part -1", "--part: must be a whole number of at least 0; got -1"),
-        ("train --out OUT --of 0", "argument --of: must be a whole number of at least 1; got 0"),
-        ("train --out OUT --seeds 1.5", "must be a whole number of at least 1; got 1.5"),
-        ("train --out OUT --eta nan", "argument --eta: must be a number above 0; got nan"),
-        ("train --out OUT --minutes soon", "must be a number above 0; got soon"),
-        ("train --out OUT --shots 3", "argument --shots: invalid choice: 3"),
-        ("train --out OUT --family cosine", "argument --family: invalid choice: 'cosine'"),
-        ("train --out FILE", "cannot make the folder FILE: File exists"),
+        ("train", "the following arguments are required: out"),
+        ("train OUT --seeds 1.5", "must be a whole number of at least 1; got 1.5"),
+        ("train OUT --processes 0", "must be a whole number of at least 1; got 0"),
+        ("train OUT --minutes soon", "must be a number above 0; got soon"),
+        ("train FILE", "FILE must have rows of auto_regret.py train; got others"),
         ("cost --turns 0", "argument --turns: must be a whole number of at least 1; got 0"),
-        ("table NOWHERE", "cannot read rows from NOWHERE: "),
-        ("table FILE", "FILE must have rows of auto_regret.py train; got others"),
-        ("table ROWS", "at least one cell must have all its trainings; none has"),
+        ("table NOWHERE FIXED", "NOWHERE"),
+        ("table FILE FIXED", "FILE must have rows of auto_regret.py train; got others"),
+        ("table ROWS FIXED", "at least one cell must have all its trainings; none has"),
     ],
 )  # fmt: skip
 def test_wrong_words_are_refused(script, tmp_path, monkeypatch, capsys, words, told):
     for name, rows in (("FILE", [{"mean": 1.0}]), ("ROWS", [ROW])):
         (tmp_path / name).write_text(json.dumps(rows))
+    (tmp_path / "FIXED").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["auto_regret.py", *words.split()])
     with pytest.raises(SystemExit) as stopped:

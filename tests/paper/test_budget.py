@@ -20,7 +20,7 @@ PLAN = study.Plan(ks=(1, 2), betas=(1.0, 0.5), shots=(5,), steps=(1,), seeds=2, 
 def row(k, beta, mean, *, protocol="strict", metric="test_error", eta=0.005, **more):
     setting = {"k": k, "beta": beta, "eta": eta, "shots": 5, "steps": 1} | more
     return {"dataset": "made-up", "protocol": protocol, "metric": metric, "setting": setting,
-            "mean": mean, "std": 0.0}  # fmt: skip
+            "mean": mean, "std": 0.0, "tuning": mean}  # fmt: skip
 
 
 def test_all_k_have_the_same_samples():
@@ -55,6 +55,9 @@ def test_the_best_with_and_without_memory():
     assert [one["mean"] for one in found] == [3.0, 2.0, 1.0]
     (found,) = comparisons([one | {"metric": "test_accuracy"} for one in rows])
     assert [one["mean"] for one in found] == [5.0, 2.0, 2.0]
+    lucky = [row(1, 0.1, 0.5) | {"tuning": 9.0}, row(2, 0.1, 0.6) | {"tuning": None}]
+    (found,) = comparisons([*rows, *lucky])
+    assert [one["mean"] for one in found] == [3.0, 2.0, 1.0]
 
 
 def test_the_regret_is_over_the_best_and_over_no_memory():

@@ -97,12 +97,15 @@ def measured(
                 for tasks in (family.tuning, family.test)
             )
             gone = lost | ~np.isfinite(tuning)
-            best = means_to_choose_by(np.where(gone, 0.0, sign * tuning), gone).argmax(axis=1)
+            means = means_to_choose_by(np.where(gone, 0.0, sign * tuning), gone)
+            best = means.argmax(axis=1)
             for i, (beta, at) in enumerate(zip(plan.betas, best.tolist(), strict=True)):
                 setting = {"k": k, "beta": beta, "eta": etas[at], "shots": shots, "steps": steps}
                 method = "maml" if beta == 1 else "moml"
                 about = (family, setting, method, test[i, at], gone[i, at], protocol)
-                rows.append(row_of(*about, done.samples, iterations_of(family, plan, k)))
+                row = row_of(*about, done.samples, iterations_of(family, plan, k))
+                score = float(means[i, at])
+                rows.append(row | {"tuning": sign * score if np.isfinite(score) else None})
     seconds = round(time.monotonic() - began, 2)
     return [row | {"seconds": seconds} for row in rows]
 

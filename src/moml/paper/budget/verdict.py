@@ -17,15 +17,16 @@ def cell_of(row: Record) -> tuple[str, int, int]:
     return row["dataset"], row["setting"]["steps"], row["setting"]["shots"]
 
 
-def best_of(rows: Sequence[Record]) -> Record | None:
-    """The row with the best mean; None without any."""
-    known = [row for row in rows if row["mean"] is not None]
+def best_of(rows: Sequence[Record], by: str = "mean") -> Record | None:
+    """The row with the best mean, or the best by another column; None without any."""
+    known = [row for row in rows if None not in (row["mean"], row[by])]
     sign = -1 if known and known[0]["metric"] == "test_accuracy" else 1
-    return min(known, key=lambda row: sign * row["mean"], default=None)
+    return min(known, key=lambda row: sign * row[by], default=None)
 
 
 class Comparison(NamedTuple):
-    """The best rows of a cell without memory, and with one: at K = 1, and at any K."""
+    """The rows of a cell that are best on the tuning tasks, without memory, and with one: at K = 1,
+    and at any K."""
 
     without: Record | None
     smallest: Record | None
@@ -41,7 +42,7 @@ def comparisons(rows: Sequence[Record]) -> Iterator[Comparison]:
         memory = [row for row in mine if row["setting"]["beta"] < 1]
         small = [row for row in memory if row["setting"]["k"] == least]
         without = [row for row in mine if row["setting"]["beta"] == 1]
-        yield Comparison(best_of(without), best_of(small), best_of(memory))
+        yield Comparison(*(best_of(some, "tuning") for some in (without, small, memory)))
 
 
 def print_budget(rows: Sequence[Record]) -> None:
@@ -59,7 +60,7 @@ def print_budget(rows: Sequence[Record]) -> None:
         for row in (found.smallest, found.memory):
             line += [say(row), row["setting"]["k"], f"{row['setting']['beta']:g}"]  # type: ignore[index]
         lines.append(line)
-    title = "Equal samples (K T): error, or accuracy in percent; eta by tuning tasks"
+    title = "Equal samples (K T): error, or accuracy in percent; eta, K and beta by tuning tasks"
     print_table(title, columns, lines, no_wrap=columns)
 
 

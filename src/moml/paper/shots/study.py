@@ -4,6 +4,7 @@ Training does not know how many samples a user will have; only the test does. So
 eta x beta x seeds for each K and label noise gives every cell of the picture.
 """
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,11 +115,10 @@ def tests(place: Place, steps: tuple[int, ...]) -> tuple[Score, float]:
     once, tested_with = gradient_steps(trained.loss), Hyper(eta=1.0, alpha=trained.alpha)
 
     def along(meta: Meta, few: Batch, many: Batch) -> Float[Array, " steps"]:
-        errors = []
-        for step in range(1, max(steps) + 1):
-            meta = once.merge(meta, once.apply(meta, few, tested_with))
-            if step in steps:
-                errors.append(trained.loss(meta, many))
+        errors, once_more = [], lambda i, meta: once.merge(meta, once.apply(meta, few, tested_with))
+        for done, step in itertools.pairwise((0, *steps)):
+            meta = jax.lax.fori_loop(done, step, once_more, meta)
+            errors.append(trained.loss(meta, many))
         return jnp.stack(errors)
 
     def mean(meta: Meta, shots: int) -> Float[Array, " steps"]:

@@ -1,8 +1,11 @@
 """Trainings that differ in beta alone, compared on held-out tasks; the better ones continue.
 
-The members draw the same tasks and samples. On a CPU they take turns, stretch by stretch, by the
-program of one training; elsewhere they are members of a vmap. They are scored by the mean of their
-last models, which has the noise that a later decay of eta would leave.
+First there are two, without memory and with the root of the rule's beta. From the second the others
+branch off with their own beta: a small beta is a slow starter, and from a common start all are
+compared sooner and with less noise. The members draw the same tasks and samples. On a CPU they take
+turns, stretch by stretch, by the program of one training; elsewhere they are members of a vmap.
+They are scored by the mean of their last models, which has the noise that a later decay of eta
+would leave.
 """
 
 import math
@@ -26,10 +29,13 @@ from moml.types import Hyper, Info, Key, Meta, Params, Record, Scalar, State, Ta
 Scores = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " tasks"]]  # of one model on tasks
 POINTS, STEPS = 200, 50  # models of a training that enter the mean, at least so many steps apart
 SPAN = 5  # of these models count most
-TURNS = ((6, 0.05), (4, 0.2), (3, 0.3), (2, 0.85))  # members, and the share of the steps they go
-SMALL = ((6, 0.85),)  # side by side, where a step does not fill the device
-LARGE = ((6, 0.05), (2, 0.2))
+TURNS = (0.5, 0.6, 0.85)  # shares of the steps at which others branch off, two are left, one is
+SMALL = (0.5, 0.85)  # side by side, where a step does not fill the device: one is left at once
+LARGE = (0.1, 0.15, 0.25)
 SEED = 2718  # of the samples that held-out tasks are scored by
+SCORES = 200  # of a model, at least: few tasks are drawn from several times
+SURE, LIKELY = 3.0, 2.0  # standard errors by which beta = 1 must be beaten, on the way and at last
+MOST = 30  # medians that an error counts as at most
 WORK = 1e8  # floating-point operations of a step of one member that leave a device idle
 
 
@@ -132,13 +138,21 @@ class Population:
             state = first_program(self.method, members=True)(many, self._tasks, keys, hyper)
         return members(Averaged(state, copy(state.meta)))
 
+    def first_betas(self) -> list[float]:
+        """Without memory, and the square root of the rule's: a larger one learns sooner."""
+        return sorted({1.0, math.sqrt(self.method.hyper.beta)}, reverse=True)
+
+    def branches(self) -> list[int]:
+        """Of each beta the first member that it continues: without memory, itself."""
+        last = len(self.first_betas()) - 1
+        return [0 if beta == 1 else last for beta in self.method.betas]
+
     def rungs(self) -> list[Rung]:
         """How many members are trained up to which steps."""
-        ladder = TURNS if self._turns else SMALL if self._work() < WORK else LARGE
-        found: dict[int, int] = {}
-        for most, share in ladder:  # of as many members the later step
-            found[min(most, len(self.method.betas))] = math.ceil(share * self.steps)
-        return [Rung(count, until) for count, until in found.items()]
+        shares = TURNS if self._turns else SMALL if self._work() < WORK else LARGE
+        members = len(self.first_betas()), len(self.method.betas), 2
+        steps = [math.ceil(share * self.steps) for share in shares]
+        return [Rung(count, until) for count, until in zip(members, steps, strict=False)]
 
     def _work(self) -> float:
         """Floating-point operations of a step of one member, by the compiler; of a loop's body."""
@@ -203,40 +217,64 @@ class Population:
         return program
 
     def scores(self, carry: Members, betas: Sequence[float]) -> Float[np.ndarray, "members tasks"]:
-        """The score of each member on each held-out task; not a number of those that diverged."""
+        """The score of each member on each held-out task; not a number of those that diverged.
+
+        Members are scored by the same samples. Few tasks are drawn from several times.
+        """
         hyper, lost = self.hyper(betas), np.asarray(carry.lost_at) >= 0
-        given = self.validation, jax.random.key(SEED)
-        one = lambda i: self._score(take(carry.state.mean, i), take(hyper, i), *given)
+        draws = math.ceil(SCORES / (self.validation.n or 1))
+        keys = jax.random.split(jax.random.key(SEED), draws)
+
+        def one(i: int) -> np.ndarray:
+            given = take(carry.state.mean, i), take(hyper, i), self.validation
+            return np.mean([np.asarray(self._score(*given, key), float) for key in keys], axis=0)
+
         each = [one(i) for i in range(len(betas))]
-        return np.where(lost[:, None], np.nan, np.asarray(each, float))
+        return np.where(lost[:, None], np.nan, np.asarray(each))
 
 
-def values(scores: Float[np.ndarray, "members tasks"], *, higher: bool) -> np.ndarray:
-    """What members are compared by, the lower the better.
+def values(
+    scores: Float[np.ndarray, "members tasks"], *, higher: bool
+) -> Float[np.ndarray, "members tasks"]:
+    """What members are compared by, the lower the better: minus accuracies, or errors.
 
-    Minus the mean of accuracies. Of errors the mean of asinh(10 x / m), with m the median of all:
-    nearly logarithms, so that a few tasks on which adaptation diverges do not decide alone.
+    Errors beyond `MOST` medians of all count as that, so that a few tasks on which the adaptation
+    diverges do not decide.
     """
     lost = np.isnan(scores).all(axis=1)
     if higher:
-        return np.where(lost, np.inf, -np.nan_to_num(scores).mean(axis=1))
-    finite = np.where(np.isfinite(scores), scores, np.finfo(np.float32).max)
-    middle = np.median(np.abs(finite[~lost])) if not lost.all() else 1.0
-    return np.where(lost, np.inf, np.arcsinh(10 * finite / (middle or 1.0)).mean(axis=1))
+        by = -np.nan_to_num(scores)
+    else:
+        finite = np.where(np.isfinite(scores), scores, np.finfo(np.float32).max)
+        middle = np.median(np.abs(finite[~lost])) if not lost.all() else 1.0
+        by = np.minimum(finite, MOST * middle)
+    return np.where(lost[:, None], np.inf, by)
 
 
-def survivors(scores: Float[np.ndarray, "members tasks"], count: int, *, higher: bool) -> list[int]:
-    """The `count` best members in their order; those that diverged are last. Equal ones: larger
-    beta first. Raises `Diverged` where none is left.
+def survivors(
+    scores: Float[np.ndarray, "members tasks"], count: int, *, higher: bool, one: bool = True
+) -> list[int]:
+    """The `count` best members in their order; those that diverged are last.
 
-    >>> survivors(np.array([[3.0, 3.0], [1.0, 1.0], [2.0, 2.0]]), 2, higher=False)
+    Where the first one is without memory, beta = 1, it is among them unless the best beats it by
+    `SURE` standard errors of their differences, and is the last one left unless by `LIKELY`.
+    Raises `Diverged` where none is left.
+
+    >>> survivors(np.array([[3.0, 3.1], [1.0, 1.0], [2.0, 2.0]]), 2, higher=False)
     [1, 2]
     """
     by = values(scores, higher=higher)
-    if not np.isfinite(by).any():
+    means = by.mean(axis=1)
+    if not np.isfinite(means).any():
         raise Diverged("all values of beta diverged: try a smaller eta or alpha")
-    best = np.argsort(by, kind="stable")[:count]
-    return sorted(int(i) for i in best if np.isfinite(by[i]))
+    best = [int(i) for i in np.argsort(means, kind="stable") if np.isfinite(means[i])]
+    if one and 0 in best[1:]:
+        gain = by[0] - by[best[0]]
+        error = gain.std() / math.sqrt(len(gain))
+        if gain.mean() <= (LIKELY if count == 1 else SURE) * error:
+            best.remove(0)
+            best.insert(count - 1, 0)
+    return sorted(best[:count])
 
 
 def rung_row(
