@@ -142,7 +142,7 @@ def test_a_page_shows_the_choice(whole, tmp_path):
     made = Page(report([whole], tmp_path / "page.html"))
     assert not made.flaws and "Choice of β" in made.said("h3")
     told = record_of(whole)[0]["choice"]
-    assert f"β = {told['beta']:.3g} is the best of {len(told['rungs'][0]['beta'])}" in made.words
+    assert f"β = {told['beta']:.3g} was chosen of {len(told['rungs'][0]['beta'])}" in made.words
     assert f"{told['rungs'][0]['score'][0]:.4g}" in made.said("td")
     alone = tmp_path / "alone"
     runs.train(with_values(AUTO, beta="rule", iterations=20), alone)

@@ -177,7 +177,7 @@ def choice(run: Trained) -> list[Markup]:
     chosen = run.record["choice"]
     betas = chosen["rungs"][0]["beta"]
     text = (
-        f"β = {chosen['beta']:.3g} is the best of {len(betas)} values on {chosen['tasks']:,} "
+        f"β = {chosen['beta']:.3g} was chosen of {len(betas)} values on {chosen['tasks']:,} "
         f"held-out tasks; the matching rule gives {chosen['rule']:.3g}, and 1 is no memory. "
         "Members were trained on the same draws, and the worst were stopped on the way."
     )
