@@ -47,6 +47,8 @@ class KnownRows(BaseEstimator):
     cv
         Splitter by groups; GroupKFold(5) by default.
 
+    Examples
+    --------
     >>> import sklearn
     >>> from sklearn.model_selection import cross_val_score
     >>> rng = np.random.default_rng(0)
