@@ -20,8 +20,11 @@ def _moml(*words: object) -> None:
     )
 
 
-def personal(s: Split) -> np.ndarray:
-    """`moml train --data`, then `moml predict --adapt-on`: nothing is set but what is asked."""
+def personal(s: Split) -> np.ndarray | tuple[np.ndarray, dict[str, float]]:
+    """`moml train --data`, then `moml predict --adapt-on`: nothing is set but what is asked.
+
+    Numbers come with the coverage of their intervals; of infinite ones there is none.
+    """
     table = (TABLES | DEVELOPMENT)[s.name]
     apart = np.concatenate([*s.test.support, *s.test.query])
     parts = {
@@ -42,11 +45,15 @@ def personal(s: Split) -> np.ndarray:
         run = Path(folder) / "run"
         _moml("train", "--data", file["train"], *asked, "--out", run)
         files = ["--data", file["asked"], "--adapt-on", file["known"], "--out", file["answers"]]
-        _moml("predict", run, *files)
+        _moml("predict", run, *files, *([] if table.classes else ["--interval", 0.9]))
         answers = pd.read_csv(file["answers"])
     if table.classes:
         return answers.filter(like="probability_").iloc[:, 1].to_numpy()
-    return (answers["prediction"].to_numpy() - s.scale[0]) / s.scale[1]
+    y = s.frame[table.target].to_numpy()[parts["asked"]]
+    low, high = answers["lower"].to_numpy(), answers["upper"].to_numpy()
+    inside = np.split((low <= y) & (y <= high), np.cumsum([len(q) for q in s.test.query])[:-1])
+    share = np.mean([some.mean() for some in inside]) if np.isfinite(high).all() else np.nan
+    return (answers["prediction"].to_numpy() - s.scale[0]) / s.scale[1], {"coverage": float(share)}
 
 
 def recipe(s: Split, **settings: Any) -> np.ndarray:

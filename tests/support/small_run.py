@@ -72,7 +72,8 @@ def small_run(folder, columns, kinds, *, order=None, cold="personal", each=False
         "personal": models_of(shape, at, kinds, rng),
         "pooled": models_of(shape, at, ["pooled"], rng),
     }
-    residuals = {} if known.target.classes else {k: rng.normal(size=40 + k) for k in (0, 1, 3)}
+    off = lambda n: np.column_stack([rng.normal(size=n), np.arange(n) // 2])  # two a task
+    residuals = {} if known.target.classes else {k: off(40 + k) for k in (0, 1, 3)}
     about = {
         "task": "person", "target": "y", "order": order, "weight": None, "shots": 3, "seed": 0,
         "held_out": [groups.ids[1]], "trained": [groups.ids[0], *groups.ids[2:]], "model": None,

@@ -407,8 +407,10 @@ def test_places_that_are_taken_are_refused(run, table, tmp_path, capsys):
     said = refused(capsys, "predict", run, *words, "--adapt-on", shots)
     assert "column y, row 3 has no value" in said
     assert "between 0 and 1" in refused(capsys, "predict", run, *words, "--interval", "2")
-    assert "held-out rows" in refused(capsys, "predict", run, *words, "--interval", "0.99999")
     assert not (tmp_path / "out.csv").exists()
+    moml("predict", run, *words, "--interval", "0.99999")
+    assert "needs 199,999 tasks to score on" in capsys.readouterr().out
+    assert (tmp_path / "out.csv").read_text().count(",inf") == len(columns["y"])
 
 
 def test_what_is_interrupted_leaves_nothing(tmp_path):

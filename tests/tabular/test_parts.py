@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from moml.algorithms.tabular.intervals import around, bounds
+from moml.algorithms.tabular.intervals import around, bounds, tasks_lacking
 from moml.algorithms.tabular.rivals import learn_rivals
 from moml.config.user_function import load_build
 from moml.errors import CheckpointError, ConfigError
@@ -60,22 +60,38 @@ def test_trees_are_filled_by_name():
 
 def test_bounds_are_those_of_the_nearest_number_of_rows():
     rng = np.random.default_rng(0)
-    residuals = {k: rng.normal(size=999) / (k + 1) for k in (0, 1, 5)}
+    residuals = {k: alone(rng.normal(size=999) / (k + 1)) for k in (0, 1, 5)}
     low, high = around(np.zeros(4), np.array([0, 1, 3, 99]), residuals, 0.8)
     assert high[0] > high[1] == high[2] > high[3] > 0 > low[3]
     assert abs(low[0] + 1.28) < 0.15 and abs(high[0] - 1.28) < 0.15
-    with pytest.raises(ConfigError, match="needs 19 held-out rows; this run has 18"):
-        bounds({0: np.zeros(18)}, 0.9)
+    assert bounds({0: alone(np.zeros(18))}, 0.9) == {0: (-np.inf, np.inf)}
+    assert tasks_lacking({0: alone(np.zeros(18)), 1: alone(np.zeros(30))}, 0.9) == (19, 18)
+    assert tasks_lacking({0: alone(np.zeros(19))}, 0.9) is None
 
 
-def test_bounds_hold_their_share_of_exchangeable_rows():
+def alone(residuals):
+    """Residuals of rows that are each of a task of its own."""
+    return np.column_stack([residuals, np.arange(len(residuals))])
+
+
+@pytest.mark.parametrize("rows", [1, 10])
+def test_bounds_hold_their_share_of_the_rows_of_new_tasks(rows):
+    """Also where a task's rows are nearly equal: its number of rows is no number of cases."""
     rng = np.random.default_rng(0)
     inside = []
     for _ in range(2000):
-        both = rng.exponential(size=40)
-        low, high = bounds({0: both[:39]}, 0.9)[0]
-        inside.append(low <= both[39] <= high)
+        both = rng.exponential(size=(40, 1)) + 0.01 * rng.normal(size=(40, rows))
+        known = np.column_stack([both[:39].ravel(), np.repeat(np.arange(39), rows)])
+        low, high = bounds({0: known}, 0.9)[0]
+        inside.append((low <= both[39]) & (both[39] <= high))
     assert 0.9 - 0.02 < np.mean(inside) < 0.9 + 0.02
+
+
+def test_large_tasks_count_no_more_than_small_ones():
+    wide = np.column_stack([np.full(1000, 9.0), np.zeros(1000)])
+    others = np.column_stack([np.arange(-20.0, 20.0), np.arange(1, 41)])
+    low, high = bounds({0: np.concatenate([wide, others])}, 0.8)[0]
+    assert (low, high) == (-17.0, 16.0)
 
 
 def test_half_of_a_task_is_always_asked_for():

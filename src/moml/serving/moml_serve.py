@@ -692,26 +692,31 @@ def _labelled(target: Record, given: np.ndarray) -> Arrays:
     return {"prediction": labels[given.argmax(axis=1)], **named}
 
 
+def _quantile(values: np.ndarray, share: np.ndarray, level: float) -> float:
+    """The least value with `level` of the shares at or below it; infinite if there is none."""
+    order = np.argsort(values)
+    reached = np.cumsum(share[order]) >= level - 1e-9
+    return float(values[order][reached.argmax()]) if reached.any() else math.inf
+
+
 def _bounds(
     target: Record, known: np.ndarray, residuals: Mapping[int, np.ndarray], level: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What to add for lower and upper bounds: conformal, by the number of known rows."""
+    """What to add for lower and upper bounds: conformal over tasks, by the number of known rows.
+
+    They are infinite where there were too few tasks to score on.
+    """
     if target["classes"]:
         raise ServeError(f"an interval needs a target of numbers, but {target['name']} is a class")
     if not 0 < level < 1:
         raise ServeError(f"the interval must be between 0 and 1, such as 0.9; got {level!r}")
-    fewest = min(map(len, residuals.values()), default=0)
-    least = math.ceil(2 / (1 - level) - 1e-9) - 1
-    if fewest < least:
-        raise ServeError(
-            f"an interval of {level:g} needs {least:,} held-out rows; this model has {fewest:,}"
-        )
     numbers = np.array(sorted(residuals))
-    found = []
+    found, top = [], 1 - (1 - level) / 2
     for number in numbers.tolist():
-        some = np.sort(residuals[number])
-        rank = int((len(some) + 1) * (1 - level) / 2 + 1e-9)
-        found.append((some[rank - 1], some[-rank]))
+        some = residuals[number]
+        _, task, sizes = np.unique(some[:, 1], return_inverse=True, return_counts=True)
+        share = 1 / ((len(sizes) + 1) * sizes[task])
+        found.append((-_quantile(-some[:, 0], share, top), _quantile(some[:, 0], share, top)))
     nearest = np.maximum(np.searchsorted(numbers, known, side="right") - 1, 0)
     low, high = np.array(found)[nearest].T
     return low, high
@@ -723,6 +728,8 @@ def _table(
     models = {name: _model(name, entry, arrays) for name, entry in card["models"].items()}
     start = "residuals/"
     residuals = {int(n.removeprefix(start)): r for n, r in arrays.items() if n.startswith(start)}
+    if any(r.ndim != 2 or r.shape[1] != 2 or not len(r) for r in residuals.values()):
+        raise ValueError("the residuals have another shape")
     made, model = Table(card, models, residuals), models["personal"]
     classes = len(card["columns"]["target"]["classes"]) or None
     if any(one.classes != classes or not 0 <= one.steps <= MOST for one in models.values()):
@@ -987,6 +994,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise ServeError(f"{given.out} is the table itself; give another file")
         later = None if given.adapt_on is None else read_csv(given.adapt_on)
         made = model.predict(read_csv(given.data), later, given.interval)
+        if given.interval is not None and np.isinf(made["upper"]).any():
+            _say(f"warning: too few tasks for an interval of {given.interval:g}: it is infinite")
         if formula := write_csv(given.data, made, given.out, safe=given.safe):
             said = f"a spreadsheet takes cells of {given.out} as formulas, see --safe"
             _say(f"warning: {said}: {formula}")

@@ -24,7 +24,7 @@ from moml.tabular.model import TableModel
 from moml.tabular.predict import adapted
 from moml.tabular.rows import RowLists, Rows, Source, as_input, as_target, power
 from moml.tabular.run import TableRun, load_table_run
-from moml.tabular.score import RESIDUALS, cold_start, score_tasks
+from moml.tabular.score import cold_start, score_tasks, some_residuals
 from moml.tabular.store import TaskStore, free_place
 from moml.tabular.summary import logs_place, open_logs
 from moml.types import Personal, Record
@@ -180,7 +180,8 @@ def _moved(store: TaskStore, old: TableModel, new: TableModel) -> TaskStore:
 
 
 def _joined(old: np.ndarray, new: np.ndarray | None, seed: int) -> np.ndarray:
-    """Residuals of earlier and new held-out tasks, at most `RESIDUALS`."""
-    both = old if new is None else np.concatenate([old, new])
-    rng = np.random.default_rng([seed, 6])
-    return both if len(both) <= RESIDUALS else rng.choice(both, RESIDUALS, replace=False)
+    """Residuals of earlier and new held-out tasks, which get further numbers."""
+    if new is None:
+        return old
+    later = new + np.array([0, 1 + old[:, 1].max()])
+    return some_residuals(np.concatenate([old, later]), [seed, 6])

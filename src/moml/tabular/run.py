@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from moml.algorithms.tabular.intervals import around, bounds
+from moml.algorithms.tabular.intervals import around, bounds, tasks_lacking
 from moml.algorithms.tabular.rivals import Rivals
 from moml.config.plugins import import_plugins
 from moml.config.user_function import load_build
@@ -121,6 +121,9 @@ class TableRun:
         new = labelled(target, given)
         if interval is not None:
             new["lower"], new["upper"] = around(new["prediction"], known, self.residuals, interval)
+            if (lack := tasks_lacking(self.residuals, interval)) is not None:
+                needs = f"needs {lack[0]:,} tasks to score on, this run has {lack[1]:,}"
+                remarks.append(f"an interval of {interval:g} {needs}: lower and upper are infinite")
         write(new)
         return Predicted(new, remarks)
 
@@ -285,7 +288,7 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
             models,
             Rivals(**about["rivals"]),
             store.read_tasks(folder, models["personal"]),
-            {int(k): np.asarray(some) for k, some in residuals.items()},
+            {int(k): store.two_columns(k, some) for k, some in residuals.items()},
             store.read_json(folder / "evaluation.json"),
             folder,
         )

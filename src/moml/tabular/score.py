@@ -26,10 +26,10 @@ Models = Mapping[str, TableModel]  # "personal" and "pooled"
 
 
 class Scored(NamedTuple):
-    """Result rows, and residuals of numbers by number of known rows."""
+    """Result rows, and residuals of numbers by number of known rows, with the rows' tasks."""
 
     rows: list[Record]
-    residuals: dict[int, Float[np.ndarray, " rows"]]
+    residuals: dict[int, Float[np.ndarray, "_ 2"]]  # and the numbers of their tasks
 
 
 def fit_rivals(
@@ -102,10 +102,16 @@ def score_tasks(
             found += score_rows(target, answers, start, y[query], weigh, which, k)
             if classes is None:
                 off = target.unscale(y[query]) - target.unscale(personal)
-                rng = np.random.default_rng([seed, 5])
-                residuals[k] = off if len(off) <= RESIDUALS else rng.choice(off, RESIDUALS)
+                residuals[k] = some_residuals(np.column_stack([off, which]), [seed, 5])
             advance(i + 1)
     return Scored(found, residuals)
+
+
+def some_residuals(both: Float[np.ndarray, "_ 2"], seed: Sequence[int]) -> Float[np.ndarray, "_ 2"]:
+    """At most `RESIDUALS` of the rows."""
+    if len(both) <= RESIDUALS:
+        return both
+    return np.random.default_rng(seed).choice(both, RESIDUALS, replace=False)
 
 
 def score_rows(

@@ -185,6 +185,13 @@ def read_finite(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
+def two_columns(name: str, some: np.ndarray) -> np.ndarray:
+    """Residuals and the numbers of their tasks, checked."""
+    if some.ndim != 2 or some.shape[1] != 2 or not len(some):
+        raise ValueError(f"the residuals {name} have the shape {some.shape}")
+    return np.asarray(some)
+
+
 def with_shapes(tree: PyTree, like: PyTree, leading: int) -> PyTree:
     """The same arrays; after `leading` axes they must have the shapes of `like`."""
 

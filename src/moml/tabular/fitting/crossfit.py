@@ -264,7 +264,8 @@ def _weighed(
             start = personal = personal if cold == "personal" else each["pooled"]
         shown = {"personal": personal} | {n: a for n, a in each.items() if n not in kinds}
         found += score_rows(target, shown, start, y[at], weigh, which, k)
-        residuals[k] = target.unscale(y[at]) - target.unscale(personal)
+        off = target.unscale(y[at]) - target.unscale(personal)
+        residuals[k] = np.column_stack([off, which])
     stack = Stack(np.array([*answers]), np.stack(weights))
     return stack, Scored(found, residuals), cold
 
