@@ -58,7 +58,7 @@ def tasks_lacking(residuals: Residuals, level: float) -> tuple[int, int] | None:
     >>> tasks_lacking({1: np.column_stack([np.zeros(19), np.arange(19) // 2])}, 0.9)
     (19, 10)
     """
-    needed = int(np.ceil(2 / (1 - level) - 1e-9)) - 1
+    needed = int(np.ceil(2 / (1 - level) * (1 - 1e-9))) - 1
     fewest = min(len(np.unique(some[:, 1])) for some in residuals.values())
     return (needed, fewest) if fewest < needed else None
 
