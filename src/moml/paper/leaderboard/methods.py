@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from moml.algorithms.method import Method
-from moml.methods import method
+from moml.algorithms.method import Factory, Method
+from moml.methods import factory_of
 from moml.paper.leaderboard.data import CLIENTS
+from moml.paper.leaderboard.prior import fedprior
 from moml.types import Loss, Record
 
 ETA, BATCH = 0.005, 10
@@ -16,7 +17,7 @@ ETAS = {1: (ETA,), 3: (ETA, 3 * ETA, 9 * ETA), 6: tuple(ETA * 2**i for i in rang
 class Row(NamedTuple):
     """A method: its factory, its constants, and the figures that PFLlib prints."""
 
-    method: str
+    method: str | Factory
     options: Record = {}
     numbers: dict[str, float] = {}  # traced
     follows: tuple[str, ...] = ()  # numbers that are step sizes: eta's value
@@ -52,6 +53,8 @@ ROWS = {
     "localmoml-head": Row("localmoml", PAIRS | {"carried": True, "private": "head"},
                           {"beta": 0.5}, ALPHA, ("beta", 0.9)),
     "per-fedavg-head": Row("per-fedavg", PAIRS | {"private": "head"}, follows=ALPHA),
+    "fedprior": Row(fedprior, constant=("smoothing", 0.1)),
+    "fedprior-own": Row(fedprior, {"own": True}, constant=("smoothing", 0.1)),
 }  # fmt: skip
 COLUMNS = (("fmnist", "pat"), ("cifar100", "pat"), ("fmnist", "dir"), ("cifar100", "dir"))
 
@@ -60,7 +63,7 @@ def composed(name: str, loss: Loss, *, n: int = CLIENTS, **options: object) -> M
     """The method of a row, for all clients in every round."""
     row = ROWS[name]
     given = {"n": n, "tasks_per_step": n} | ROUND | row.options | options
-    return method(row.method, loss, **given)
+    return factory_of(row.method)(loss, **given)
 
 
 def settings_of(name: str, chosen: Method, count: int = 1) -> list[dict[str, float]]:
