@@ -30,6 +30,8 @@ import jax
 import optax
 import pytest
 
+import tests.support.signatures  # noqa: F401  (jaxtyping's hook asks for it by this name)
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")

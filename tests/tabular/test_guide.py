@@ -33,7 +33,7 @@ def visits(users, days, seed):
 
 def countries():
     """Rows with the columns of gapminder; three of the countries are those of the guide."""
-    names = ["Norway", "Nepal", "Peru", *(f"Land {i}" for i in range(30))]
+    names = ["Norway", "Nepal", "Peru", *(f"Land {i}" for i in range(12))]
     years = np.arange(1952, 2012, 5)
     country, year = np.repeat(names, len(years)), np.tile(years, len(names))
     level = np.repeat(np.random.default_rng(0).normal(60, 8, len(names)), len(years))
@@ -49,7 +49,7 @@ def countries():
 def here(tmp_path, monkeypatch):
     """A folder with the tables; training takes a few steps."""
     fit = train.fit_models
-    few = {"iterations": 20, "members": 1}
+    few = {"iterations": 2, "members": 1}
     monkeypatch.setattr(train, "fit_models", lambda *a, **options: fit(*a, **(options | few)))
     monkeypatch.chdir(tmp_path)
     write_table(visits(20, 6, 0), "visits.parquet")

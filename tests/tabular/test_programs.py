@@ -43,7 +43,7 @@ def compiled():
 
 
 def train(table):
-    return moml.train_table(table, task="user", target="y", iterations=40, members=2)
+    return moml.train_table(table, task="user", target="y", iterations=8, members=2)
 
 
 def test_a_table_compiles_few_programs_and_one_like_it_none(compiled):
