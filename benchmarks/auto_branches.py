@@ -196,27 +196,41 @@ CHOICES: dict[str, Callable[[Cell], float]] = {
 }
 
 
-def recorded(path: Path) -> dict[Place, list[Arrays]]:
-    """What a file has, the seeds of each place."""
-    found: dict[Place, list[Arrays]] = {}
+def recorded(path: Path) -> dict[Place, dict[int, Arrays]]:
+    """What a file has, the seeds of each place; nothing where there is no file."""
+    found: dict[Place, dict[int, Arrays]] = {}
+    if not path.exists():
+        return found
     with tarfile.open(path) as tar:
         for name in tar.getnames():
-            kind, n, k, noise, iterations, _ = name[:-4].split("_")
+            kind, n, k, noise, iterations, seed = name[:-4].split("_")
             place = Place(kind, int(n), int(k), float(noise), int(iterations))
             data = tar.extractfile(name)
             with np.load(io.BytesIO(data.read() if data else b"")) as arrays:
-                found.setdefault(place, []).append(dict(arrays))
+                found.setdefault(place, {})[int(seed)] = dict(arrays)
     return found
 
 
-def excesses(found: dict[Place, list[Arrays]]) -> Iterator[tuple[Place, np.ndarray]]:
+def fixed_errors(path: Path) -> dict[Unit, Arrays]:
+    """Of each place and seed the errors of fixed beta [grid, shots, steps]."""
+    out: dict[Unit, Arrays] = {}
+    for place, seeds in recorded(path).items():
+        for seed, found in seeds.items():
+            errors = found["errors"].copy()
+            if "errors_all" in found:
+                errors[::2] = found["errors_all"]
+            out[Unit(place, seed)] = {"errors": errors, "useless": found["useless"]}
+    return out
+
+
+def excesses(found: dict[Place, dict[int, Arrays]]) -> Iterator[tuple[Place, np.ndarray]]:
     """Of each cell in which a fixed beta is better than zero, and each choice: per cent over the
     best fixed beta, and over beta = 1."""
     for place, seeds in found.items():
         for at in np.ndindex(len(SHOTS), len(STEPS)):
-            mine = [Cell(one, place, at) for one in seeds]
+            mine = [Cell(one, place, at) for one in seeds.values()]
             fixed = np.nan_to_num(np.mean([cell.fixed for cell in mine], axis=0), nan=np.inf)
-            if fixed.min() > seeds[0]["useless"]:
+            if fixed.min() > mine[0].found["useless"]:
                 continue
             with np.errstate(over="ignore"):
                 got = [np.mean([by(cell) for cell in mine]) for by in CHOICES.values()]
@@ -240,7 +254,9 @@ def table(options: argparse.Namespace) -> None:
         "400 tasks": lambda p: p.n >= 200,
         "linear regression": lambda p: p.family == "linear",
     }  # fmt: skip
-    first = {p: seeds[:1] for p, seeds in found.items() if len(seeds) > 1 and p.n < 200}
+    first = {
+        p: dict([*seeds.items()][:1]) for p, seeds in found.items() if len(seeds) > 1 and p.n < 200
+    }
     for name, wanted in parts.items():
         some = excesses({p: s for p, s in first.items() if p.family != "linear"})
         mine = np.array([o for p, o in (some if "first" in name else cells)
