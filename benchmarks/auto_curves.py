@@ -8,7 +8,7 @@
 the scores of held-out tasks on the way and the test errors at the end, for all shots and steps.
 OUT/curves-SEED.tar grows by a file a place; the same words go on from there. The winner of
 a choice among trainings from the first step on is one of them, so `replay` finds it from these
-scores, with the candidates of auto moved to the grid, and writes the rows of `auto_regret.py
+scores, with six candidates moved to the grid, and writes the rows of `auto_regret.py
 train`. With --forks it also records what becomes of trainings that branch off in the middle.
 """
 
@@ -39,7 +39,6 @@ from auto_cells import (
     validation,
 )
 from moml.algorithms.parts.adapt import gradient_steps
-from moml.algorithms.single.matching import near
 from moml.paper.shots.families import Learner, learner
 from moml.paper.shots.study import FULL, SHOTS, Place, tests
 from moml.training.choice.population import Population, rung_row, survivors, take
@@ -50,6 +49,7 @@ from pool import positive, run_all, whole
 
 STOPS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85)  # shares of the training
 FORKS, FORKED = (1.0, 0.25), 0.5  # beta before, and the share at which others continue from it
+FACTORS = (3.0, 1.75, 1.0, 0.6, 0.35)  # of the rule: what `replay` compares, and 1
 LADDER = ((6, 0.05), (3, 0.2), (2, 0.85))  # that `replay` compares on: members, and up to where
 QUERIES = 100
 Scored = Callable[[Meta], np.ndarray]  # [shots, steps, scores]
@@ -194,7 +194,8 @@ def replayed(unit: Unit, found: dict[str, np.ndarray], every: bool) -> Iterator[
     """The rows of a choice on one unit; `every`: among the whole grid, all trained to the end."""
     tasks = held_out(unit.place)[1].n or 1
     for s, t in np.ndindex(len(SHOTS), len(STEPS)):
-        wanted = GRID if every else near(rule(unit.place, SHOTS[s], STEPS[t]))
+        own = rule(unit.place, SHOTS[s], STEPS[t])
+        wanted = GRID if every else [1.0, *(min(1.0, own * factor) for factor in FACTORS)]
         alive = sorted({int(np.abs(np.log(np.array(GRID) / beta)).argmin()) for beta in wanted})
         ladder = {min(most, len(alive)): share for most, share in LADDER}
         ladder = {len(GRID): LADDER[-1][1]} if every else ladder

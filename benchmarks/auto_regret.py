@@ -1,14 +1,15 @@
 """The regret and the cost of beta = auto, by whole trainings with `moml.fit`.
 
-    python benchmarks/auto_curves.py record DIR
+    python benchmarks/auto_branches.py record DIR
     python benchmarks/auto_regret.py train DIR/auto.json [--processes 11] [--minutes 8] [--seeds 3]
     python benchmarks/auto_regret.py table DIR/auto.json DIR
     python benchmarks/auto_regret.py cost [--iterations 40000] [--turns 3]
 
 `train` trains `moml` with beta = auto for each cell of auto_cells.py. The errors of fixed beta are
-those that `auto_curves.py record` keeps, by the same programs, seeds and test tasks: 500 unseen
+those that `auto_branches.py record` keeps, by the same programs, seeds and test tasks: 500 unseen
 ones, 20,000 of linear regression. `table` compares means over seeds: of all beta of the grid the
-one with the least mean is the best, and beta of the rule is interpolated. `cost` times auto against
+one with the least mean is the best, and beta of the rule is interpolated. An error above that of
+always answering zero counts as that. `cost` times auto against
 one plain training, in turns, in one process. The same words go on where `train` was stopped.
 """
 
@@ -25,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from auto_branches import fixed_errors
 from auto_cells import (
     BATCH,
     ETA,
@@ -37,7 +39,6 @@ from auto_cells import (
     units,
     validation,
 )
-from auto_curves import recorded
 from common import machine
 from moml.errors import DataError, Diverged, MomlError
 from moml.paper.shots.families import learner
@@ -164,16 +165,17 @@ def cells(rows: Sequence[Record], fixed: dict[Unit, dict[str, np.ndarray]]) -> I
     for (place, shots, steps), mine in groups.items():
         at = SHOTS.index(shots), STEPS.index(steps)
         those = [fixed[_unit(row)] for row in mine]
-        each = [one.get("errors_all", one["errors"])[:, *at].astype(float) for one in those]
-        mean = np.nan_to_num(np.mean(each, axis=0), nan=np.inf)
+        useless = float(those[0]["useless"])
+        capped = lambda errors, most=useless: np.minimum(np.nan_to_num(errors, nan=most), most)
+        mean = np.mean([capped(one["errors"][:, *at].astype(float)) for one in those], axis=0)
         betas, own = np.array(GRID), rule(place, shots, steps)
         above = excess(betas, mean, own, np.inf)
-        auto = [np.inf if row["error"] is None else row["error"] for row in mine]
+        auto = [capped(np.inf if row["error"] is None else row["error"]) for row in mine]
         good = [row for row in mine if row["error"] is not None]
         yield Cell(
             place, shots, steps, len(mine), float(np.mean(auto)), float(mean.min()),
             GRID[int(mean.argmin())], float(mean[0]), float(mean.min() * (1 + above / 100)),
-            [row["chosen"] for row in good], float(those[0]["useless"]),
+            [row["chosen"] for row in good], useless,
             [row["rungs"] or [] for row in good],
         )  # fmt: skip
 
@@ -190,8 +192,8 @@ def line(name: str, found: Sequence[Cell]) -> str:
 def table(options: argparse.Namespace) -> None:
     """Print the regret of the rows in some files."""
     rows = read_rows(options.rows)
-    everything = list(cells(rows, recorded(options.fixed)))
-    found = [cell for cell in everything if cell.best <= cell.useless]
+    everything = list(cells(rows, fixed_errors(options.fixed / "branches.tar")))
+    found = [cell for cell in everything if cell.best < cell.useless]
     if not found:
         raise DataError("at least one cell must have all its trainings; none has: train further")
     seeds = sorted({cell.seeds for cell in found})

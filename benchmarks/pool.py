@@ -21,10 +21,11 @@ def run_all(
     """`keep(cell, work(cell))` for all cells, in their order, until the minutes are over.
 
     `keep` is called in this process, as soon as a cell is done. What runs at the end is stopped.
+    Each cell has a process of its own: compiled programs of many cells fill the address space.
     """
     end = time.monotonic() + 60 * minutes
     context = multiprocessing.get_context("spawn")
-    with context.Pool(processes) as pool:  # terminated at the end
+    with context.Pool(processes, maxtasksperchild=1) as pool:  # terminated at the end
         waiting = {i: pool.apply_async(work, (cell,)) for i, cell in enumerate(cells)}
         while waiting and time.monotonic() < end:
             for i in [i for i, one in waiting.items() if one.ready()]:

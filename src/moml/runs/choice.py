@@ -79,7 +79,7 @@ def settle(folder: Path, config: Config, plan: Plan, *, progress: bool = False) 
     then the winner's state and metrics are those of the run, which continues as any other.
     """
     population = population_of(config, plan)
-    betas = population.first_betas()
+    betas = list(plan.method.betas)
     rungs, rows, step = population.rungs(), [], 0
     carry = population.first(betas)
     lines: list[Record] = []
@@ -91,14 +91,11 @@ def settle(folder: Path, config: Config, plan: Plan, *, progress: bool = False) 
         job = _job(config, plan._replace(steps=rung.until), population, betas, carry)
         carry = run_job(part, config, job, progress=progress, resume=resume, more=True)
         step, lines = rung.until, read(part / "metrics.jsonl")
-        if place == 0:
-            best, betas = population.branches(), list(plan.method.betas)
-        else:
-            scores = population.scores(carry, betas)
-            left = rungs[place + 1].members if place + 1 < len(rungs) else 1
-            best = survivors(scores, left, higher=population.higher, one=betas[0] == 1)
-            rows.append(rung_row(step, betas, scores, best))
-            betas = [betas[i] for i in best]
+        scores = population.scores(carry, betas)
+        left = rungs[place + 1].members if place + 1 < len(rungs) else 1
+        best = survivors(scores, left, higher=population.higher, one=betas[0] == 1)
+        rows.append(rung_row(step, betas, scores, best))
+        betas = [betas[i] for i in best]
         carry = take(carry, np.array(best))
         lines = [_of_members(row, best) for row in lines]
     held = population.validation.n or 0

@@ -4,8 +4,6 @@ import math
 
 from moml.errors import ConfigError, check_count
 
-FACTORS = (3.0, 1.75, 0.6, 0.35)  # of the rule, for the values that are compared with it
-
 
 def match_beta(
     k: int,
@@ -58,13 +56,12 @@ def match_beta(
 
 
 def near(rule: float) -> tuple[float, ...]:
-    """Values of beta to compare on held-out tasks: 1, the rule's, and some around it, descending.
+    """Values of beta to compare on held-out tasks: 1, the rule's, and half of that.
 
-    >>> near(0.2)
-    (1.0, 0.6, 0.35, 0.2, 0.12, 0.07)
+    >>> near(0.2), near(1.0)
+    ((1.0, 0.2, 0.1), (1.0, 0.5))
     """
-    found = {1.0, *(float(f"{min(1.0, rule * factor):.2g}") for factor in FACTORS)}
-    return tuple(sorted({*found, rule}, reverse=True))
+    return tuple(sorted({1.0, rule, rule / 2}, reverse=True))
 
 
 def match_restart(k: int, shots: int, *, local_steps: int, restart_samples: int) -> float:

@@ -130,7 +130,7 @@ def moml(
     """MOML as we recommend it: v1, exact, both ways, Adam, with beta chosen for the users' shots.
 
     rule: beta = 2K / (shots + K) and its refinements, see `moml.match_beta`
-    auto: the best of some beta around the rule, and of beta = 1, on held-out tasks
+    auto: the best of 1, the rule's beta and half of it, on held-out tasks
 
     Parameters
     ----------

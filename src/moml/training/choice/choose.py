@@ -103,7 +103,7 @@ class Chosen(NamedTuple):
 def choose(population: Population, *, length: int, progress: bool = False) -> Chosen:
     """Train the population, and thin it out to one."""
     method, held = population.method, population.validation.n or 0
-    betas, done = population.first_betas(), 0
+    betas, done = list(method.betas), 0
     carry, rows = population.first(betas), []
     losses: list[np.ndarray] = []  # [members, steps] of each stretch
     rungs = population.rungs()
@@ -113,14 +113,11 @@ def choose(population: Population, *, length: int, progress: bool = False) -> Ch
             steps=rung.until, length=length, done=done, progress=progress,
             after=lambda info: losses.append(info.losses),
         )  # fmt: skip
-        if place == 0:
-            best, betas = population.branches(), list(method.betas)
-        else:
-            scores = population.scores(carry, betas)
-            left = rungs[place + 1].members if place + 1 < len(rungs) else 1
-            best = survivors(scores, left, higher=population.higher, one=betas[0] == 1)
-            rows.append(rung_row(done, betas, scores, best))
-            betas = [betas[i] for i in best]
+        scores = population.scores(carry, betas)
+        left = rungs[place + 1].members if place + 1 < len(rungs) else 1
+        best = survivors(scores, left, higher=population.higher, one=betas[0] == 1)
+        rows.append(rung_row(done, betas, scores, best))
+        betas = [betas[i] for i in best]
         carry = take(carry, np.array(best))
         losses[:] = [each[best] for each in losses]
     state = winner(carry)

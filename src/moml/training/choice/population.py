@@ -1,9 +1,9 @@
 """Trainings that differ in beta alone, compared on held-out tasks; the better ones continue.
 
-First there are two, without memory and with the root of the rule's beta. From the second the others
-branch off with their own beta: a small beta is a slow starter, and from a common start all are
-compared sooner and with less noise. The members draw the same tasks and samples. On a CPU they take
-turns, stretch by stretch, by the program of one training; elsewhere they are members of a vmap.
+There are three: without memory, with the rule's beta, and with half of it. All begin at the first
+step, and are compared late: a small beta is a slow starter. The members draw the same tasks and
+samples. On a CPU they take turns, stretch by stretch, by the program of one training; elsewhere
+they are members of a vmap.
 They are scored by the mean of their last models, which has the noise that a later decay of eta
 would leave.
 """
@@ -29,9 +29,9 @@ from moml.types import Hyper, Info, Key, Meta, Params, Record, Scalar, State, Ta
 Scores = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " tasks"]]  # of one model on tasks
 POINTS, STEPS = 200, 50  # models of a training that enter the mean, at least so many steps apart
 SPAN = 5  # of these models count most
-TURNS = (0.5, 0.6, 0.85)  # shares of the steps at which others branch off, two are left, one is
-SMALL = (0.5, 0.85)  # side by side, where a step does not fill the device: one is left at once
-LARGE = (0.1, 0.15, 0.25)
+TURNS = (0.6, 0.85)  # shares of the steps at which two are left, and one is
+SMALL = (0.85,)  # side by side, where a step does not fill the device: one is left at once
+LARGE = (0.15, 0.35)
 SEED = 2718  # of the samples that held-out tasks are scored by
 SCORES = 200  # of a model, at least: few tasks are drawn from several times
 SURE, LIKELY = 3.0, 2.0  # standard errors by which beta = 1 must be beaten, on the way and at last
@@ -138,20 +138,13 @@ class Population:
             state = first_program(self.method, members=True)(many, self._tasks, keys, hyper)
         return members(Averaged(state, copy(state.meta)))
 
-    def first_betas(self) -> list[float]:
-        """Without memory, and the square root of the rule's: a larger one learns sooner."""
-        return sorted({1.0, math.sqrt(self.method.hyper.beta)}, reverse=True)
-
-    def branches(self) -> list[int]:
-        """Of each beta the first member that it continues: without memory, itself."""
-        last = len(self.first_betas()) - 1
-        return [0 if beta == 1 else last for beta in self.method.betas]
-
     def rungs(self) -> list[Rung]:
         """How many members are trained up to which steps."""
         shares = TURNS if self._turns else SMALL if self._work() < WORK else LARGE
-        members = len(self.first_betas()), len(self.method.betas), 2
         steps = [math.ceil(share * self.steps) for share in shares]
+        if len(self.method.betas) == 2:
+            return [Rung(2, steps[-1])]
+        members = len(self.method.betas), 2
         return [Rung(count, until) for count, until in zip(members, steps, strict=False)]
 
     def _work(self) -> float:
