@@ -15,13 +15,17 @@ KEPT = 128  # results of one function; the least recently used are dropped
 def kept(build: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function that builds functions or programs: equal arguments give the same one.
 
-    Functions are equal if they are the same object. Arguments that cannot be hashed build anew.
+    Functions are equal if they are the same object; 1 and 1.0 differ. Arguments that cannot be
+    hashed build anew.
 
     >>> double = kept(lambda f: lambda x: 2 * f(x))
     >>> double(abs) is double(abs), double(abs) is double(int)
     (True, False)
+    >>> times = kept(lambda n: lambda x: n * x)
+    >>> times(1) is times(1.0)
+    False
     """
-    cached = lru_cache(maxsize=KEPT)(build)
+    cached = lru_cache(maxsize=KEPT, typed=True)(build)
 
     @wraps(build)
     def program(*args: P.args, **kwargs: P.kwargs) -> T:

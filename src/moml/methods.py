@@ -19,6 +19,7 @@ from moml.algorithms.federated.local import localmoml, per_fedavg
 from moml.algorithms.federated.mixed import apfl, fedala
 from moml.algorithms.federated.pfedme import ditto, pfedme
 from moml.algorithms.federated.private import fedbabu, fedbn, fedper, fedrep, lg_fedavg
+from moml.algorithms.federated.remembering import fedavg_memory
 from moml.algorithms.federated.scaffold import scaffold
 from moml.algorithms.method import Factory, Method, factory
 from moml.algorithms.method import summary as _summary
@@ -35,10 +36,10 @@ from moml.types import Loss
 
 __all__ = [
     "METHODS", "Method", "anil", "apfl", "bspiderboost", "ditto", "factory_of", "fedadam",
-    "fedala", "fedavg", "fedavgm", "fedbabu", "fedbn", "feddbe", "feddyn", "fedper", "fedprox",
-    "fedrep", "fedyogi", "fo_maml", "hf_maml", "lg_fedavg", "local", "localmoml", "maml",
-    "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa", "per_fedavg", "pfedme",
-    "protonet", "reptile", "scaffold", "scgd", "summary",
+    "fedala", "fedavg", "fedavg_memory", "fedavgm", "fedbabu", "fedbn", "feddbe", "feddyn",
+    "fedper", "fedprox", "fedrep", "fedyogi", "fo_maml", "hf_maml", "lg_fedavg", "local",
+    "localmoml", "maml", "meta_sgd", "method", "moml", "moml_v1", "moml_v2", "nasa", "per_fedavg",
+    "pfedme", "protonet", "reptile", "scaffold", "scgd", "summary",
 ]  # fmt: skip
 OURS: dict[str, Factory] = {
     "maml": maml,
@@ -54,6 +55,7 @@ OURS: dict[str, Factory] = {
     "per-fedavg": per_fedavg,
     "pfedme": pfedme,
     "fedavg": fedavg,
+    "fedavg-memory": fedavg_memory,
     "ditto": ditto,
     "fedprox": fedprox,
     "scaffold": scaffold,

@@ -259,6 +259,17 @@ def test_ditto_sends_the_models_of_fedavg(dtype, rtol, steps):
 
 
 @precisions
+def test_fedavg_with_memories_sends_the_models_of_fedavg(dtype, rtol, steps):
+    world = sigmoid_world(dtype)
+    names = ("fedavg-memory", "fedavg")
+    memory, fedavg = (compose(name, local_steps=3).algorithm for name in names)
+    rounds = visits_of(fedavg.needs, world.tasks, steps)
+    assert memory.needs == fedavg.needs
+    want = server_path(fedavg, world, rounds, HYPER)
+    assert_close(server_path(memory, world, rounds, HYPER), want, rtol)
+
+
+@precisions
 def test_idle_memories_of_v1_are_untouched(dtype, rtol, steps):
     world = sigmoid_world(dtype)
     m = compose("moml-v1", eager=True)

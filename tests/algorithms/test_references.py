@@ -47,6 +47,7 @@ from tests.reference.closed_form import CLOSED_FORM
 from tests.reference.ditto import ditto
 from tests.reference.fedala import fedala
 from tests.reference.fedavg import fedavg
+from tests.reference.fedavg_memory import fedavg_memory
 from tests.reference.feddbe import feddbe
 from tests.reference.feddyn import feddyn
 from tests.reference.fedopt import adaptive, fedavgm
@@ -149,6 +150,11 @@ def slow_ditto(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any
     return ditto(SIGMOID, w, rounds, eta=h.eta, alpha=h.alpha, lam=LAMBDA)
 
 
+def slow_fedavg_memory(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
+    rounds = [clients(v) for v in visits]
+    return fedavg_memory(SIGMOID, w, rounds, eta=h.eta, beta=h.beta)
+
+
 def slow_fedprox(A: Any, w: Any, visits: Any, h: Hyper, u: Any, outer: Any) -> Any:
     rounds = [clients(v) for v in visits]
     return fedprox(SIGMOID, w, rounds, eta=h.eta, mu=h.prox), None
@@ -225,6 +231,7 @@ SLOW = {
     "per-fedavg": slow_per_fedavg,
     "pfedme": slow_pfedme,
     "fedavg": slow_fedavg,
+    "fedavg-memory": slow_fedavg_memory,
     "ditto": slow_ditto,
     "fedprox": slow_fedprox,
     "scaffold": slow_scaffold,
@@ -344,6 +351,7 @@ CASES = [
     Case("pfedme", PFEDME),
     Case("fedavg", {"local_steps": 3}),
     Case("fedavg", {"local_steps": 1}),
+    Case("fedavg-memory", {"local_steps": 3}),
     Case("ditto", NEAR),
     Case("fedprox", NEAR),
     Case("scaffold", {"local_steps": 3}),

@@ -184,6 +184,7 @@ def made(drawn):
     return Config(PROBLEMS[kind](**problem), **others)
 
 
+@pytest.mark.filterwarnings("ignore:pfedme")  # a large alpha is valid, with a warning
 @quick
 @given(configs())
 def test_every_valid_configuration_round_trips(drawn):

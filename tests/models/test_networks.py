@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from moml.errors import ConfigError
-from moml.models import cnn, cross_entropy, resnet18
+from moml.models import cnn, cross_entropy, mlp, mse, resnet18
 from moml.models.convolution import convolve, max_pool
+from moml.models.networks import shifted
 from moml.models.norms import BatchNorm, Norm, Stats, batch_norm, group_norm, running_norm
 from moml.parts import named
 from moml.types import Batch
@@ -232,3 +233,9 @@ def test_what_cannot_be_is_refused():
         resnet18(1, 10, width=3)
     with pytest.raises(ConfigError, match="classes must be a whole number from 1; got 0"):
         cnn(1, 0)
+
+
+def test_networks_and_losses_made_alike_are_the_same_functions():
+    made = [mse(shifted(mlp(2, 8, 1), 0.5, 2.0).predict) for _ in range(2)]
+    assert made[0] is made[1]
+    assert mse(shifted(mlp(2, 9, 1), 0.5, 2.0).predict) is not made[0]

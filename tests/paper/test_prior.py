@@ -13,7 +13,7 @@ from moml.types import Batch, Hyper, Task, TaskBatch
 NET = mlp(4, 3)  # no hidden layer: softmax regression
 LOSS = cross_entropy(NET.predict)
 ROUNDS, CLIENTS, H, K = 4, 3, 5, 6
-ETA, SMOOTHING = 0.3, 0.7
+ETA, SMOOTHING, DECAY, BETA, MIX = 0.3, 0.7, 0.02, 0.25, 0.4
 
 
 def drawn() -> tuple[np.ndarray, np.ndarray]:
@@ -24,9 +24,10 @@ def drawn() -> tuple[np.ndarray, np.ndarray]:
     return x, np.array(labels)
 
 
-def slow(weight: np.ndarray, bias: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """The server's weights and biases after all rounds, and the clients' last log p."""
+def slow(weight: np.ndarray, bias: np.ndarray) -> tuple[list[np.ndarray], list, np.ndarray]:
+    """The server's weights and biases after all rounds, the clients' memories and last log p."""
     x, y = drawn()
+    memories = [None] * CLIENTS
     for r in range(ROUNDS):
         arrived, priors = [], []
         for i in range(CLIENTS):
@@ -37,11 +38,16 @@ def slow(weight: np.ndarray, bias: np.ndarray) -> tuple[list[np.ndarray], np.nda
                 logits = x[r, i, h] @ W.T + b + p
                 chance = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
                 error = (chance - np.eye(3)[y[r, i, h]]) / K
-                W, b = W - ETA * error.T @ x[r, i, h], b - ETA * error.sum(axis=0)
+                W, b = (
+                    W - ETA * (error.T @ x[r, i, h] + DECAY * W),
+                    b - ETA * (error.sum(axis=0) + DECAY * b),
+                )
+            old = memories[i] or (W, b)
+            memories[i] = tuple((1 - BETA) * u + BETA * w for u, w in zip(old, (W, b), strict=True))
             arrived.append((W, b))
             priors.append(p)
         weight, bias = (np.mean(leaf, axis=0) for leaf in zip(*arrived, strict=True))
-    return [weight, bias], np.array(priors)
+    return [weight, bias], memories, np.array(priors)
 
 
 def trained(method, hyper):
@@ -58,29 +64,40 @@ def composed(**options):
     return fedprior(LOSS, n=CLIENTS, tasks_per_step=CLIENTS, local_steps=H, k=K, **options)
 
 
-HYPER = Hyper(eta=jnp.array(ETA), smoothing=jnp.array(SMOOTHING))
+HYPER = Hyper(
+    **{
+        name: jnp.array(value)
+        for name, value in {
+            "eta": ETA,
+            "smoothing": SMOOTHING,
+            "decay": DECAY,
+            "beta": BETA,
+        }.items()
+    }
+)
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_equals_the_slow_loop(own):
+@pytest.mark.parametrize("mix", [0.0, MIX, 1.0])
+def test_equals_the_slow_loop(mix):
     first = NET.init(jax.random.key(0)).head
-    want, priors = slow(np.asarray(first.weight), np.asarray(first.bias))
-    method = composed(own=own)
+    want, memories, priors = slow(np.asarray(first.weight), np.asarray(first.bias))
+    method = composed(mix=mix)
     state = trained(method, HYPER)
     np.testing.assert_allclose(state.meta.head.weight, want[0], rtol=1e-12)
     np.testing.assert_allclose(state.meta.head.bias, want[1], rtol=1e-12)
     np.testing.assert_allclose(state.memory.u.log_prior, priors, rtol=1e-12)
     models = jax.vmap(lambda u: method.algorithm.rounds.kept(state.meta, u))(state.memory.u)
-    base = state.memory.u.w.head.bias if own else np.broadcast_to(want[1], (CLIENTS, 3))
-    np.testing.assert_allclose(models.head.bias, base + priors, rtol=1e-12)
-    apart = np.ptp(np.asarray(models.head.weight), axis=0).max()
-    assert apart > 1e-3 if own else apart == 0
+    for i, (weight, bias) in enumerate(memories):
+        own = [(1 - mix) * w + mix * u for w, u in zip(want, (weight, bias), strict=True)]
+        np.testing.assert_allclose(models.head.weight[i], own[0], rtol=1e-12)
+        np.testing.assert_allclose(models.head.bias[i], own[1] + priors[i], rtol=1e-12)
 
 
 def test_with_equal_frequencies_it_is_fedavg():
     plain = fedavg(LOSS, n=CLIENTS, tasks_per_step=CLIENTS, local_steps=H, k=K)
     want = trained(plain, plain.hyper._replace(eta=jnp.array(ETA)))
-    got = trained(composed(), HYPER._replace(smoothing=jnp.array(1e15)))
+    same = HYPER._replace(smoothing=jnp.array(1e15), decay=jnp.array(0.0))
+    got = trained(composed(), same)
     np.testing.assert_allclose(got.meta.head.weight, want.meta.head.weight, rtol=1e-10)
 
 

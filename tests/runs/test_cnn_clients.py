@@ -18,7 +18,7 @@ def test_three_rounds_of_twenty_clients(tmp_path, capsys):
         [
             "train", "cifar10-clients", "--out", str(out), "--method", "fedper", "--rounds", "3",
             "--problem.model", "cnn", "--problem.n", "20", "--problem.unseen", "0",
-            "--problem.a", "20", "--problem.test-a", "4", "--tasks-per-step", "20",
+            "--problem.a", "8", "--problem.test-a", "4", "--tasks-per-step", "20",
             "--local-epochs", "1", "--batch-size", "10", "--eta", "0.05", "--log-every", "1",
             "--score-every", "0", "--shots", "2",
         ]

@@ -104,6 +104,7 @@ MORE = {
     "bspiderboost": Case("bspiderboost", _in_arrays, 3),
     "reptile": Case("reptile", _in_rows, 5),
     "localmoml carried": Case("localmoml", _waves, 12, {"carried": True}, at_once=1),
+    "fedavg-memory, lossy": Case("fedavg-memory", _in_rows, 5, LOSSY),
     "ditto, lossy": Case("ditto", _in_rows, 5, LOSSY),
     "fedper, lossy": Case("fedper", _in_rows, 5, LOSSY),
     "lg-fedavg": Case("lg-fedavg", _in_arrays, 5),

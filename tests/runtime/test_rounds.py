@@ -38,6 +38,7 @@ from tests.reference.apfl import apfl
 from tests.reference.ditto import ditto
 from tests.reference.fedala import fedala
 from tests.reference.fedavg import fedavg
+from tests.reference.fedavg_memory import fedavg_memory
 from tests.reference.feddbe import feddbe
 from tests.reference.feddyn import feddyn
 from tests.reference.fedopt import adaptive, fedavgm
@@ -48,6 +49,7 @@ from tests.reference.perfedavg import perfedavg
 from tests.reference.pfedme import pfedme
 from tests.reference.problem import SIGMOID
 from tests.reference.scaffold import scaffold
+from tests.support.often import ROUNDS, often
 
 SIZES = (12, 3, 7, 5, 12, 9, 4)  # some have fewer rows than a visit draws
 LAMBDA, R, BETA_S = 0.8, 4, 0.7
@@ -103,6 +105,11 @@ METHODS: dict[str, Any] = {
         "pfedme", {"prox": LAMBDA, "prox_steps": R, "server_rate": BETA_S}, slow_pfedme,
     ),
     "fedavg": ("fedavg", {}, lambda w, rounds: (fedavg(SIGMOID, w, rounds, eta=ETA), {})),
+    "fedavg-memory": (
+        "fedavg-memory",
+        {},
+        lambda w, rounds: fedavg_memory(SIGMOID, w, rounds, eta=ETA, beta=BETA),
+    ),
     "ditto": (
         "ditto",
         {"prox": LAMBDA},
@@ -217,7 +224,7 @@ def check(m: Any, slow: Any) -> None:
     assert_close(flat(rows, 1)[list(kept)], np.stack(list(kept.values())), rtol)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", often(METHODS, ROUNDS | {"localmoml carried", "fedavg-memory"}))
 def test_the_simulator_is_a_loop_over_clients(name):
     recipe, options, slow = METHODS[name]
     check(compose(recipe, **options, **EVERYTHING), slow)

@@ -46,6 +46,23 @@ def test_ditto_keeps_whole_models():
         assert np.abs(kept.head.weight - learner.params.head.weight).max() > 1e-3
 
 
+def test_memories_of_fedavg_are_used_as_far_as_mix_says():
+    half, all_of_it = (fit("fedavg-memory", mix=mix) for mix in (0.5, 1.0))
+    equal(half.params, all_of_it.params)
+    client = int(np.flatnonzero(half.state.memory.visits)[0])
+    memory = jax.tree.map(lambda u: u[client], half.state.memory.u)
+    equal(all_of_it.personal(client), memory)
+    mean = jax.tree.map(lambda w, u: (w + u) / 2, half.params, memory)
+    equal(half.personal(client), mean, rtol=1e-6)
+    assert np.abs(memory.head.weight - half.params.head.weight).max() > 1e-3
+
+
+def test_with_beta_one_a_client_keeps_the_model_of_its_last_round():
+    learner = fit("fedavg-memory", beta=1.0, tasks_per_step=5)  # all clients in every round
+    mean = jax.tree.map(lambda u: u.mean(axis=0), learner.state.memory.u)
+    equal(mean, learner.params, rtol=1e-6)  # w = mean w_i
+
+
 @pytest.mark.parametrize("name", ["per-fedavg", "localmoml"])
 def test_private_leaves_are_joined_with_the_common_ones(name):
     learner = fit(name, private="head", iterations=20)

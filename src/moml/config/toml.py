@@ -19,6 +19,7 @@ from moml.config.problems import PROBLEMS, Problem
 from moml.config.starts import STARTS
 from moml.config.values import value_of, values_of
 from moml.errors import ConfigError, PluginNeeded
+from moml.kept import kept
 from moml.methods import METHODS, factory_of
 
 HEAD = """\
@@ -27,6 +28,7 @@ HEAD = """\
 """
 
 
+@kept
 def words(part: type) -> dict[str, str]:
     """The text under each field of a dataclass, in one line; "" where there is none.
 

@@ -6,6 +6,7 @@ import jax
 from jaxtyping import Array, Float
 
 from moml.errors import ConfigError, check_count
+from moml.kept import kept
 from moml.models.convolution import Convolution, Images, convolve, filters, max_pool
 from moml.models.networks import Layer, Model, affine, linear
 from moml.types import Key
@@ -21,6 +22,7 @@ class CNN(NamedTuple):
     head: Layer
 
 
+@kept
 def cnn(channels: int, classes: int, *, side: int = 32) -> Model:
     """FedAvg's network for images [K, side, side, channels], as PFLlib has it.
 

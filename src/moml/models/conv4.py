@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from moml.errors import ConfigError, check_count
+from moml.kept import kept
 from moml.models.convolution import Images, convolve
 from moml.models.networks import Layer, Model, affine, linear
 from moml.types import Key
@@ -45,6 +46,7 @@ class Conv4(NamedTuple):
     head: Layer
 
 
+@kept
 def conv4(channels: int, classes: int, *, filters: int = 64, norm: str = "batch") -> Model:
     """The standard four blocks for images [K, height, width, channels].
 

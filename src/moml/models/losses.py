@@ -8,6 +8,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from moml.errors import DataError
+from moml.kept import kept
 from moml.models.networks import Predict, Training
 from moml.models.wrapped import Aux, wrap_loss
 from moml.tasks.parts import on_device
@@ -38,6 +39,7 @@ def masked_mean(values: Float[Array, " K"], mask: Bool[Array, " K"] | None) -> F
     return jnp.sum(weight * values) / jnp.maximum(jnp.sum(weight), 1)
 
 
+@kept
 def mse(predict: Predict | Training) -> Loss:
     """Mean squared error, summed over outputs: mean over samples of |predict(x) - y|^2.
 
@@ -68,6 +70,7 @@ def mse(predict: Predict | Training) -> Loss:
     return _loss(predict, value)
 
 
+@kept
 def cross_entropy(predict: Predict | Training) -> Loss:
     """Mean cross-entropy of logits against integer labels.
 
@@ -114,6 +117,7 @@ def _loss(predict: Predict | Training, value: Callable[[Array, Batch], Float[Arr
     return loss
 
 
+@kept
 def accuracy(predict: Predict) -> Loss:
     """The accuracy in percent.
 
@@ -139,6 +143,7 @@ def accuracy(predict: Predict) -> Loss:
     return score
 
 
+@kept
 def accuracy_alone(predict: Predict) -> Callable[[Params, Batch, Batch], Float[Array, ""]]:
     """The accuracy with each query in a batch with the support and no other query.
 

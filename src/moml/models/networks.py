@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from moml.errors import ConfigError, check_count
+from moml.kept import kept
 from moml.types import Key, Params
 
 Predict = Callable[[Params, PyTree], Array]  # params, x [K, ...] -> [K, out]
@@ -64,6 +66,7 @@ def affine(layer: Layer, x: Float[Array, " inputs"]) -> Float[Array, " out"]:
     return layer.weight @ x + layer.bias
 
 
+@kept
 def mlp(*sizes: int, activation: Activation = jax.nn.relu) -> Model:
     """A fully connected network: h <- activation(W h + b) for each hidden layer, then W h + b.
 
@@ -109,6 +112,7 @@ def mlp(*sizes: int, activation: Activation = jax.nn.relu) -> Model:
     )
 
 
+@kept
 def shifted(net: Model, mean: float, std: float) -> Model:
     """The same network with inputs (x - mean) / std.
 
@@ -130,3 +134,30 @@ def shifted(net: Model, mean: float, std: float) -> Model:
         None if inner is None else lambda params, x: inner(params, move(x)),
         training,
     )
+
+
+@kept
+def feature_dropout(net: Model, rate: float) -> Model:
+    """The same network, trained with dropout of its features, the inputs of its linear head.
+
+    In training a feature is 0 with probability `rate`, else divided by 1 - rate.
+
+    >>> import jax.numpy as jnp
+    >>> net = feature_dropout(mlp(2, 8, 3), 0.5)
+    >>> params, x = net.init(jax.random.key(0)), jnp.ones((4, 2))
+    >>> trained, _ = net.training.apply(params, x, None, None)  # no key: no dropout
+    >>> bool(jnp.allclose(trained, net.predict(params, x)))
+    True
+    """
+    features = net.features
+    if features is None:
+        raise ConfigError("feature_dropout needs a network with features; got features = None")
+
+    def apply(params: Params, x: PyTree, mask: PyTree, key: Key | None) -> tuple[Array, Params]:
+        f = features(params, x)
+        if key is not None:
+            kept = jax.random.bernoulli(key, 1 - rate, f.shape)
+            f = jnp.where(kept, f / (1 - rate), 0)
+        return jax.vmap(lambda f: affine(params.head, f))(f), params
+
+    return net._replace(training=Training(apply, key=True))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from moml.errors import ConfigError, check_count
+from moml.kept import kept
 from moml.models.convolution import Images, Maps, convolve, filters
 from moml.models.networks import Layer, Model, Training, affine, linear
 from moml.models.norms import (
@@ -72,6 +73,7 @@ def _block(block: Block, x: Images, stride: int, normalise: Normalise) -> tuple[
     return jax.nn.relu(y + x), block._replace(norm1=norm1, norm2=norm2, shortcut=shortcut)
 
 
+@kept
 def resnet18(channels: int, classes: int, *, norm: str = "group", width: int = 64) -> Model:
     """ResNet-18 as usual for CIFAR: a 3 x 3 stem, no max-pool, four stages of two blocks.
 

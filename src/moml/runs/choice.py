@@ -58,7 +58,7 @@ def population_of(config: Config, plan: Plan) -> Population:
     if built.validation is None:
         raise ConfigError("beta = auto needs tasks to hold out; the problem has none")
     tasks = built.validation()
-    score = jax.jit(scores_of(config, built, tasks, plan.method.adaptation(config.test_steps)))
+    score = jax.jit(scores_of(config, built, tasks, plan.method.adaptation))
     return Population(
         plan.method, built.init(init_key(config.seed)), built.tasks, run_key(config.seed),
         schedule_of(config), score, tasks, steps=plan.steps, length=plan.length,

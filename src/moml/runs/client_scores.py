@@ -133,9 +133,8 @@ def _tuned(plan: Plan, learner: Learner, by: ClientScores, given: FineTuning, id
 def _adapted(
     config: Config, plan: Plan, learner: Learner, by: ClientScores, tasks: Tasks, shots: int
 ) -> Scored:
-    adapt = plan.method.adaptation(config.test_steps)
     built = plan.built._replace(score=by.score, queries=None)  # all other samples
-    scores = each_of(replace(config, shots=shots), built, tasks, adapt)
+    scores = each_of(replace(config, shots=shots), built, tasks, plan.method.adaptation)
     how = {"shots": shots, "steps": config.test_steps}
     return Scored("adapted", np.asarray(scores(learner.meta, learner.hyper)), how)
 

@@ -10,13 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from jax.stages import Wrapped
 from jaxtyping import Array, Float
 
 from moml.algorithms.method import Method
 from moml.algorithms.parts.schedule import Schedule, constant, cosine, decay_at
+from moml.algorithms.signature import Adaptation
 from moml.config.config import Config, method_options, step_sizes
 from moml.config.problems.problem import Built, Held
 from moml.errors import ConfigError
+from moml.kept import kept
 from moml.runtime import simulate
 from moml.runtime.account import Cost, spending
 from moml.runtime.process_group import ALONE, ProcessGroup
@@ -35,15 +38,16 @@ from moml.training.compose import (
     samples_to_fill,
 )
 from moml.training.disk import OnDisk, split
-from moml.training.evaluate import check_shots, most_samples, scores_on
+from moml.training.evaluate import Score, check_shots, most_samples, scores_on
 from moml.training.execution import Execution
 from moml.training.loop import Members, members, side_by_side
 from moml.training.on_mesh import OnMesh
 from moml.training.sweep import seeds_and_keys, stacked_hyper
-from moml.types import Adapt, Hyper, Key, Meta, Params, Record, State, Tasks
+from moml.types import Hyper, Key, Meta, Params, Record, State, Tasks
 
 Spending = Callable[[int, int], Cost]
 Scores = Callable[[Meta, Hyper], Float[Array, " n"]]
+ScoresOn = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]
 SCORED = 1001  # seed of the samples that scores use
 
 
@@ -93,10 +97,9 @@ def plan_of(config: Config, held: Held = lambda task: True) -> Plan:
     check_samples(chosen.algorithm.needs, built.tasks)
     check_loss(built.loss, check_params(built.init(init_key(0))), built.tasks, chosen.k)
     once = chosen.algorithm.iterations
-    each = scores_of(config, built, built.unseen, chosen.adaptation(config.test_steps))
+    each = scores_of(config, built, built.unseen, chosen.adaptation)
     given = built.unseen, jax.random.key(SCORED)
-    mean = lambda meta, hyper, tasks, key: jnp.mean(each(meta, hyper, tasks, key))
-    one, all_ = jax.jit(mean), jax.jit(jax.vmap(mean, (0, 0, None, None)))
+    one, all_ = _mean_program(each), _mean_program(each, members=True)
     steps = math.ceil(config.iterations / once)
     return Plan(
         built,
@@ -130,20 +133,37 @@ def client_scores_of(built: Built) -> ClientScores | None:
     return ClientScores(own.tasks, own.score, built.at_once)
 
 
-def scores_of(
-    config: Config, built: Built, tasks: Tasks, adapt: Adapt
-) -> Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]:
+def scores_of(config: Config, built: Built, tasks: Tasks, adaptation: Adaptation) -> ScoresOn:
     """The `scores_on` of a configuration, for tasks like these."""
     check_shots(tasks, config.shots, built.queries)
-    return scores_on(
-        built.score, adapt, shots=config.shots, queries=built.queries,
-        most=most_samples(tasks, built.queries), chunk=built.at_once,
-    )  # fmt: skip
+    most = most_samples(tasks, built.queries)
+    return _scores_on(
+        built.score, adaptation, config.test_steps, config.shots, built.queries, most, built.at_once
+    )
 
 
-def each_of(config: Config, built: Built, tasks: Tasks, adapt: Adapt) -> Scores:
+@kept
+def _scores_on(
+    score: Score,
+    adaptation: Adaptation,
+    steps: int,
+    shots: int,
+    queries: int | None,
+    most: int,
+    chunk: int,
+) -> ScoresOn:
+    return scores_on(score, adaptation(steps), shots=shots, queries=queries, most=most, chunk=chunk)
+
+
+@kept
+def _mean_program(each: ScoresOn, *, members: bool = False) -> Wrapped:
+    mean = lambda meta, hyper, tasks, key: jnp.mean(each(meta, hyper, tasks, key))
+    return jax.jit(jax.vmap(mean, (0, 0, None, None)) if members else mean)
+
+
+def each_of(config: Config, built: Built, tasks: Tasks, adaptation: Adaptation) -> Scores:
     """The score of each of some tasks by a configuration, compiled: (meta, hyper) -> [tasks]."""
-    program = jax.jit(scores_of(config, built, tasks, adapt))
+    program = jax.jit(scores_of(config, built, tasks, adaptation))
     return lambda meta, hyper: program(meta, hyper, tasks, jax.random.key(SCORED))
 
 
@@ -204,20 +224,23 @@ def single(
         program = simulate.program(method.algorithm, plan.schedule)
         execution = Execution(first, simulate.advance(program, tasks, key, hyper, plan.length))
     about = f"seed {config.seed}, {described(hyper)}"
-    kept = None if plan.kept is None else jax.jit(plan.kept)
+    own = None if plan.kept is None else jax.jit(plan.kept)
 
     def scored(carry: State) -> np.ndarray:
         meta = execution.meta(carry)
-        if kept is None:
+        if own is None:
             return np.asarray(plan.score(meta, hyper), float)
-        each = kept_each(kept, meta, plan.built.unseen, execution.stores(carry))
+        each = kept_each(own, meta, plan.built.unseen, execution.stores(carry))
         return np.asarray(mean_of_known(*map(jnp.asarray, each)), float)
 
     return Job(config.method, about, plan, hyper, execution, scored, plan.cost(hyper, key))
 
 
-def _kept_mean(kept: Kept) -> Callable[..., Float[Array, ""]]:
-    return lambda *given: mean_of_known(*kept(*given))
+@kept
+def _kept_mean(scores: Kept) -> Wrapped:
+    """Jitted, of members: the mean score of what each member's clients keep."""
+    mean = lambda *given: mean_of_known(*scores(*given))
+    return jax.jit(jax.vmap(mean, (0, 0, None, None)))
 
 
 def store_of(config: Config, folder: Path, like: State) -> RowsOnDisk:
@@ -236,13 +259,13 @@ def many(config: Config, settings: list[Record], plan: Plan) -> Job:
     first = first_program(plan.method, members=True)
 
     ids = jnp.arange(built.unseen.n or 0, dtype=jnp.int32)
-    kept = plan.kept and jax.jit(jax.vmap(_kept_mean(plan.kept), (0, 0, None, None)))
+    own = plan.kept and _kept_mean(plan.kept)
 
     def scored(carry: Members) -> np.ndarray:
-        if kept is None:
+        if own is None:
             values = plan.score_members(carry.good, hyper)
         else:
-            values = kept(carry.good, carry.state.memory, built.unseen, ids)
+            values = own(carry.good, carry.state.memory, built.unseen, ids)
         each = np.asarray(values, float)
         return np.where(np.asarray(carry.lost_at) < 0, each, np.nan)
 

@@ -121,13 +121,12 @@ def look(folder: Path, config: Config, done: Callable[[], None]) -> Looked:
 
 def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Level]:
     config = replace(config, shots=shots or config.shots)
-    adapt = plan.method.adaptation(config.test_steps)
-    adapt = adapt if shots else unadapted(adapt)
+    adaptation = plan.method.adaptation if shots else unadapted(plan.method.adaptation)
     named: dict[str, Tasks | None] = {UNSEEN_TASKS: plan.built.unseen}
     if config.problem.by_client:
         named = {TOOK_PART: plan.built.unseen, NEVER: plan.built.strangers}
     each = {
-        who: each_of(config, plan.built, tasks, adapt)
+        who: each_of(config, plan.built, tasks, adaptation)
         for who, tasks in named.items()
         if tasks is not None
     }

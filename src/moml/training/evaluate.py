@@ -112,11 +112,18 @@ def scores_on(
     return scores
 
 
-def unadapted(adapt: Adapt) -> Adapt:
+@kept
+def unadapted(adaptation: Adaptation) -> Adaptation:
     """An adaptation that leaves the model as it is, for scores before adapting."""
-    return adapt._replace(apply=lambda meta, support, hyper: adapt.start(meta))
+
+    def none(steps: int) -> Adapt:
+        adapt = adaptation(steps)
+        return adapt._replace(apply=lambda meta, support, hyper: adapt.start(meta))
+
+    return none
 
 
+@kept
 def on_query(loss: Loss) -> Score:
     """The loss on the query, as a score."""
     return lambda mine, support, query: loss(mine, query)

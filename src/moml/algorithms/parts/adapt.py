@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from moml.algorithms.parts.curvature import Curvature, exact
+from moml.kept import kept
 from moml.types import Adapt, Hyper, Loss, Meta, Params, Personal, Samples
 
 Leaves = Callable[[Params], PyTree[bool]]
@@ -19,6 +20,7 @@ def all_leaves(params: Params) -> PyTree[bool]:
     return jax.tree.map(lambda _: True, params)
 
 
+@kept
 def named(pattern: str) -> Leaves:
     """The leaves whose path, written `body/0/weight`, matches a regular expression.
 

@@ -22,6 +22,7 @@ from moml.config.problems.problem import (
 from moml.errors import check_count
 from moml.models import Model, cross_entropy, mlp
 from moml.tasks import sine, synthetic, unseen_sine
+from moml.training.evaluate import on_query
 
 if TYPE_CHECKING:
     from moml.config.config import Config
@@ -109,7 +110,7 @@ class Synthetic(Problem):
         return built._replace(
             loss=loss,
             metric="test_loss",
-            score=lambda mine, support, query: loss(mine, query),
+            score=on_query(loss),
             higher=False,
             own=lambda: Own(others(), built.score, queries),
             validation=lambda: like(jax.random.key(HELD_OUT), VALIDATION),

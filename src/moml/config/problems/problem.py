@@ -7,6 +7,7 @@ from jaxtyping import Array
 
 from moml.errors import ConfigError
 from moml.models import Model, accuracy, cross_entropy, mse
+from moml.training.evaluate import on_query
 from moml.types import Key, Loss, Params, Samples, Tasks
 
 if TYPE_CHECKING:
@@ -122,11 +123,9 @@ def classifier(
     -------
     What `Problem.build` returns.
     """
-    right = accuracy(net.predict)
-    score = lambda mine, support, query: right(mine, query)
     built = Built(
-        cross_entropy(trained(net)), net.init, net.features, tasks, unseen, "test_accuracy", score,
-        queries, higher=True,
+        cross_entropy(trained(net)), net.init, net.features, tasks, unseen, "test_accuracy",
+        on_query(accuracy(net.predict)), queries, higher=True,
     )  # fmt: skip
     return _with_own(built, own, more)
 
@@ -152,9 +151,7 @@ def regressor(
     -------
     What `Problem.build` returns.
     """
-    error = mse(net.predict)
-    score = lambda mine, support, query: error(mine, query)
-    loss = mse(trained(net))
+    loss, score = mse(trained(net)), on_query(mse(net.predict))
     built = Built(loss, net.init, net.features, tasks, unseen, "test_error", score, queries)
     return _with_own(built, own, more)
 

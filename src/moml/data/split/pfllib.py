@@ -83,18 +83,20 @@ def _dirichlet(
 ) -> Rows:
     """Deal out class after class; who has its equal share already gets no more."""
     while True:
-        rows: Rows = [np.zeros(0, int) for _ in range(clients)]
+        dealt: list[list[np.ndarray]] = [[] for _ in range(clients)]
+        sizes = np.zeros(clients, int)
         for label in np.unique(y):
             own = np.flatnonzero(y == label)
             random.shuffle(own)
             share = random.dirichlet(np.repeat(concentration, clients))
-            share = share * [len(mine) < len(y) / clients for mine in rows]
+            share = share * (sizes < len(y) / clients)
             share = share / share.sum()
             ends = (np.cumsum(share) * len(own)).astype(int)[:-1]
-            parts = np.split(own, ends)
-            rows = [np.append(mine, part) for mine, part in zip(rows, parts, strict=True)]
-        if min(map(len, rows)) >= least:
-            return rows
+            for i, part in enumerate(np.split(own, ends)):
+                dealt[i].append(part)
+                sizes[i] += len(part)
+        if sizes.min() >= least:
+            return [np.concatenate(parts) for parts in dealt]
 
 
 def _pathological(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from moml.paper.leaderboard.data import Benchmark
+from moml.paper.leaderboard.data import Benchmark, with_dropout
 from moml.paper.leaderboard.methods import BATCH, ROWS, composed, printed, settings_of
 from moml.paper.leaderboard.scores import scorer
 from moml.runs.client_scores import figures
@@ -64,6 +64,8 @@ def run_cell(
     began = time.monotonic()
     if cell.method == "feddbe":
         options = {"features": bench.net.features} | options
+    if ROWS[cell.method].dropout:
+        bench = with_dropout(bench, ROWS[cell.method].dropout)
     members = cell.seeds * cell.settings
     if jax.default_backend() != "cpu":
         steps = np.asarray(bench.train.index) // BATCH

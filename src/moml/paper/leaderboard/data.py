@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from moml.config.problems.problem import trained
 from moml.data.images.sets import load
 from moml.data.split.pfllib import pfllib_split
 from moml.models import accuracy, cnn, cross_entropy
-from moml.models.networks import Model, shifted
+from moml.models.networks import Model, feature_dropout, shifted
 from moml.tasks.clients import from_rows
+from moml.tasks.keyed import keyed
 from moml.types import Loss, Tasks
 
 CLIENTS = 20
@@ -56,3 +58,10 @@ def of_images(
         train, test = map(family, shares)
         own = train
     return Benchmark(net, cross_entropy(net.predict), accuracy(net.predict), train, own, test)
+
+
+def with_dropout(bench: Benchmark, rate: float) -> Benchmark:
+    """The same clients and network, trained with dropout of the features."""
+    net, train = feature_dropout(bench.net, rate), keyed(bench.train)
+    own = train if bench.own is bench.train else keyed(bench.own)
+    return bench._replace(net=net, loss=cross_entropy(trained(net)), train=train, own=own)

@@ -23,6 +23,7 @@ class Row(NamedTuple):
     follows: tuple[str, ...] = ()  # numbers that are step sizes: eta's value
     constant: tuple[str, float] | None = None  # and a second value of it, tried with six settings
     epochs: int = 1  # of fine-tuning, when a client uses the global model
+    dropout: float = 0.0  # of the features in training
     # FMNIST pat, CIFAR-100 pat, FMNIST dir, CIFAR-100 dir
     printed: tuple[float, float, float, float] | None = None
 
@@ -31,6 +32,9 @@ PAIRS: Record = {"curvature": "exact"}
 ALPHA = ("alpha",)
 ROWS = {
     "fedavg": Row("fedavg", printed=(80.41, 25.98, 85.85, 31.89)),
+    "fedavg-memory": Row("fedavg-memory", numbers={"beta": 0.1}, constant=("beta", 0.3)),
+    "fedavg-memory-dropout": Row("fedavg-memory", numbers={"beta": 0.1}, dropout=0.5,
+                                 constant=("beta", 0.3)),
     "local": Row("local"),
     "fedprox": Row("fedprox", numbers={"prox": 0.01}, constant=("prox", 0.1),
                    printed=(78.08, 25.94, 85.63, 31.99)),
@@ -54,7 +58,9 @@ ROWS = {
                           {"beta": 0.5}, ALPHA, ("beta", 0.9)),
     "per-fedavg-head": Row("per-fedavg", PAIRS | {"private": "head"}, follows=ALPHA),
     "fedprior": Row(fedprior, constant=("smoothing", 0.1)),
-    "fedprior-own": Row(fedprior, {"own": True}, constant=("smoothing", 0.1)),
+    "fedprior-own": Row(fedprior, {"mix": 1.0}, constant=("smoothing", 0.1)),
+    "fedprior-memory": Row(fedprior, {"mix": 0.5}, {"beta": 0.3, "decay": 5e-4}, dropout=0.5,
+                           constant=("decay", 0.0)),
 }  # fmt: skip
 COLUMNS = (("fmnist", "pat"), ("cifar100", "pat"), ("fmnist", "dir"), ("cifar100", "dir"))
 
