@@ -62,11 +62,11 @@ def mean(rows: list[Scores], model: str, what: str) -> float:
 
 def block(title: str, names: list[str], all_rows: dict[str, list[Scores]], what: str) -> list[str]:
     """A table of means over the splits."""
-    lines = [title, f"{'':<30}" + "".join(f"{name:>13}" for name in names)]
+    lines = [title, f"{'':<30}" + "".join(f"{name:>15}" for name in names)]
     for model in MODELS:
         figures = [mean(all_rows[name], model, what) for name in names]
         if not all(map(math.isnan, figures)):
-            shown = "".join(f"{'-' if math.isnan(v) else format(v, '.4f'):>13}" for v in figures)
+            shown = "".join(f"{'-' if math.isnan(v) else format(v, '.4f'):>15}" for v in figures)
             lines.append(f"{model:<30}{shown}")
     return [*lines, ""]
 

@@ -111,6 +111,111 @@ DEVELOPMENT = {
         "nlme", "Quinidine", "conc", "Subject", "time", 2,
         _words("time Age Height Weight Race Smoke Ethanol Heart Creatinine glyco"),
     ),
+    "Ovary": Table("nlme", "Ovary", "follicles", "Mare", "Time", 5, ("Time",)),
+    "Pixel": Table("nlme", "Pixel", "pixel", "Dog", "day", 4, _words("day Side")),
+    "RatPupWeight": Table(
+        "nlme", "RatPupWeight", "weight", "Litter", None, 4,
+        _words("sex Lsize Treatment"),
+    ),
+    "Fatigue": Table("nlme", "Fatigue", "relLength", "Path", "cycles", 4, ("cycles",)),
+    "IGF": Table("nlme", "IGF", "conc", "Lot", "age", 5, ("age",)),
+    "Wafer": Table("nlme", "Wafer", "current", "Wafer", None, 5, _words("voltage Site")),
+    "Earthquake": Table(
+        "nlme", "Earthquake", "accel", "Quake", None, 3,
+        _words("Richter distance soil"), logs=("accel", "distance"),
+    ),
+    "GunsViolent": Table(
+        "AER", "Guns", "violent", "state", "year", 5,
+        _words("year prisoners afam cauc male population income density law"), logs=("violent",),
+    ),
+    "SeatBelts": Table(
+        "AER", "USSeatBelts", "fatalities", "state", "year", 4,
+        _words("year miles speed65 speed70 drinkage alcohol income age"),
+    ),
+    "Cigarette": Table(
+        "Ecdat", "Cigarette", "packpc", "state", "year", 4,
+        _words("year cpi pop income tax avgprs taxs"),
+    ),
+    "ezunem": Table(
+        "wooldridge", "ezunem", "uclms", "city", "year", 3,
+        _words("year ez"), logs=("uclms",),
+    ),
+    "prison": Table(
+        "wooldridge", "prison", "lcriv", "state", "year", 4,
+        _words("year govelec black metro unem"),
+    ),
+    "CrimeNC": Table(
+        "plm", "Crime", "lcrmrte", "county", "year", 3,
+        _words("year prbarr prbconv prbpris avgsen polpc density taxpc region smsa pctmin wcon "
+               "wtuc wtrd wfir wser wmfg wfed wsta wloc mix pctymle"),
+    ),
+    "epil": Table("MASS", "epil", "y", "subject", "period", 2, _words("period trt base age V4")),
+    "cake": Table("lme4", "cake", "angle", "replicate", None, 5, _words("recipe temp")),
+    "Penicillin": Table("lme4", "Penicillin", "diameter", "plate", None, 2, ("sample",)),
+    "pwt": Table(
+        "stevedata", "pwt_sample", "rgdpna", "country", "year", 5,
+        _words("year pop hc emp rnna"), logs=_words("rgdpna pop emp rnna"),
+    ),
+    "PPGE": Table(
+        "stevedata", "PPGE", "govtspendgdp", "country", "year", 5,
+        _words("year tradegdp kaopen"),
+    ),
+    "OBrien": Table(
+        "carData", "OBrienKaiserLong", "score", "id", None, 5,
+        _words("treatment gender phase hour"),
+    ),
+    "CASchools": Table(
+        "AER", "CASchools", "read", "county", None, 4,
+        _words("grades students teachers calworks lunch computer expenditure income english"),
+    ),
+    "texas": Table(
+        "causaldata", "texas", "poverty", "state", "year", 4,
+        _words("year alcohol income ur black perc1519"),
+    ),
+    "castle": Table(
+        "causaldata", "castle", "homicide", "sid", "year", 3,
+        _words("year unemployrt poverty blackm_15_24 whitem_15_24 blackm_25_44 whitem_25_44"),
+    ),
+    "Mortality": Table(
+        "lattice", "USRegionalMortality", "Rate", "Region", None, 5,
+        _words("Status Sex Cause"),
+    ),
+    "Relaxin": Table("nlme", "Relaxin", "cAMP", "Run", None, 5, ("conc",)),
+    "Glucose2": Table("nlme", "Glucose2", "glucose", "Subject", None, 5, _words("Date Time")),
+    "Mmmec": Table("mlmRev", "Mmmec", "deaths", "nation", None, 4, _words("expected uvb")),
+    "ais": Table(
+        "DAAG", "ais", "pcBfat", "sport", None, 4,
+        _words("sex ht wt rcc wcc hc hg ferr bmi"),
+    ),
+    "Pastes": Table("lme4", "Pastes", "strength", "batch", None, 3, ("cask",)),
+    "driving": Table(
+        "wooldridge", "driving", "totfatrte", "state", "year", 4,
+        _words("year sl55 sl65 sl70 sl75 seatbelt minage zerotol gdl bac10 bac08 perse statepop"),
+    ),
+    "Contraception": Table(
+        "mlmRev", "Contraception", "use", "district", None, 8, _words("livch age urban"),
+        classes=True,
+    ),
+    "bacteria": Table(
+        "MASS", "bacteria", "y", "ID", "week", 2, _words("week ap hilo trt"), classes=True,
+    ),
+    "respiratory": Table(
+        "HSAUR", "respiratory", "status", "subject", "month", 2,
+        _words("month centre treatment sex age"), classes=True,
+    ),
+    "schizophrenia2": Table(
+        "HSAUR", "schizophrenia2", "disorder", "subject", "month", 2, _words("month onset"),
+        classes=True,
+    ),
+    "bladder": Table(
+        "survival", "bladder", "event", "id", "enum", 2, _words("enum rx number size"),
+        classes=True,
+    ),
+    "Guns": Table(
+        "AER", "Guns", "law", "state", "year", 5,
+        _words("year violent murder robbery prisoners afam cauc male income density"),
+        classes=True,
+    ),
 }  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from moml.algorithms.tabular.mixed import (
     no_rows,
     update_effects,
 )
+from moml.algorithms.tabular.rivals import Rivals
+from moml.algorithms.tabular.simple_fit import ridge_alone
 from moml.algorithms.tabular.structures import design_of, structures
 from moml.models.table import knots
 from tests.reference import mixed as reference
@@ -108,14 +110,19 @@ def test_score_tests_find_slopes_and_bends():
     assert "slopes" not in structures(cross_products(wide, y, groups), 2, at)
 
 
-def test_inputs_beyond_what_training_has_seen_are_held_at_its_ends():
+def test_lines_go_on_for_half_a_range_beyond_what_training_has_seen():
     design, _, _ = table()
     x = np.column_stack([design[:, 1], np.arange(len(design)) % 2])  # two values have no pieces
     at = knots(x)
     far = np.array([[1e3, 5.0], [-1e3, 0.0]])
-    ends = np.array([[x[:, 0].max(), 5.0], [x[:, 0].min(), 0.0]])
+    low, high = x[:, 0].min(), x[:, 0].max()
+    half = (high - low) / 2
+    ends = np.array([[high + half, 5.0], [low - half, 0.0]])
     np.testing.assert_allclose(design_of(at, far), design_of(at, ends), rtol=1e-12)
-    np.testing.assert_allclose(design_of(at, x)[:, 1:3], x, rtol=1e-12)
+    near = np.array([[high + 0.9 * half, 1.0], *x])
+    np.testing.assert_allclose(design_of(at, near)[:, 1:3], near, rtol=1e-12)
+    pieces = design_of(at, np.array([[high, 1.0], [high + half, 1.0]]))[:, 3:]
+    np.testing.assert_allclose(pieces[0], pieces[1], rtol=1e-12)  # they end with the range
 
 
 def test_one_task_and_a_constant_target_do_not_fail():
@@ -124,3 +131,19 @@ def test_one_task_and_a_constant_target_do_not_fail():
     assert np.isfinite(model.beta).all() and np.isfinite(model.covariance).all()
     model, _ = fit_mixed(cross_products(design, 0 * y, groups), SHRUNK)
     assert np.isfinite(model.beta).all() and model.noise > 0
+
+
+def test_the_ridge_of_a_task_alone_is_that_of_the_baselines():
+    design, y, groups = table()
+    x, at = design[:, 1:], knots(design[:, 1:])
+    rivals = Rivals([0.7], None, 3.0)
+    model = ridge_alone(rivals, x.shape[1])
+    for k in (0, 1, 4):
+        known, query = groups[0][:k], groups[0][k:]
+        wide = design_of(at, x)
+        effects = update_effects(
+            model, no_rows(model), wide[None, known], y[None, known], np.ones((1, k))
+        )
+        found = mixed_answer(model, np.repeat(effects.mean, len(query), axis=0), wide[query])
+        wanted = rivals.answers(x, y, [known], np.zeros(len(query), int), x[query], None)
+        np.testing.assert_allclose(found, wanted["per-task"], atol=1e-4)

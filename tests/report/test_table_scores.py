@@ -44,6 +44,12 @@ def test_a_verdict_needs_an_interval_that_supports_it(above, said):
     assert verdict(given).endswith("shrunken-mean alone has 0.7")
 
 
+def test_a_verdict_names_lightgbm_where_it_is_best():
+    given = rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.8, 0.9, 0.9, 0.7))
+    given += [{**row, "model": "lightgbm", "mean": 0.6} for row in given[:1] + given[4:5]]
+    assert verdict(given).endswith("0.9 without any; but lightgbm alone has 0.6")
+
+
 def test_classes_are_judged_by_their_log_loss():
     both = rows("accuracy", (50.0, 50.0, 40.0, 40.0), (90.0, 50.0, 60.0, 60.0))
     both += rows("log_loss", (0.6, 0.6, 0.7, 0.7), (0.7, 0.6, 0.8, 0.8))

@@ -3,7 +3,6 @@
 import importlib.util
 from dataclasses import replace
 
-import jax
 import numpy as np
 import pytest
 
@@ -14,7 +13,7 @@ from moml.serving.export import export
 from moml.serving.forget import forget
 from moml.storage.arrays import read_arrays, write_arrays
 from moml.storage.manifest import seal
-from moml.tabular.fitting import crossfit
+from moml.tabular.fitting import crossfit, training
 from moml.tabular.fitting.crossfit import deal
 from moml.tabular.run import load_table_run
 from moml.tabular.train import train_table
@@ -54,6 +53,8 @@ def test_a_mixed_model_decides_where_it_is_right(run):
     for name in ("pooled", "per-task", "shrunken-mean"):
         assert rows["personal", most] < 1.02 * rows[name, most]
     assert {r["tasks"] for r in run.evaluation} == {TASKS}
+    trees = [r["shots"] for r in run.evaluation if r["model"] == "lightgbm"]
+    assert trees == [r["shots"] for r in run.evaluation if r["model"] == "per-task"]
     assert run.about["held_out"] == [] and len(run.about["trained"]) == TASKS
 
 
@@ -64,11 +65,36 @@ def test_a_task_is_scored_by_members_that_have_not_seen_it(monkeypatch):
     monkeypatch.setattr(
         crossfit, "learn_rivals", lambda x, y, s, q, c: seen.append((y, s)) or fit(x, y, s, q, c)
     )
+    asked = []
+
+    class Trees:
+        def __init__(self, mine):
+            self.mine = {int(i) for i in mine}
+
+        def answers(self, x, y, support, which, query, classes):
+            asked.append((self.mine, {int(rows[0]) // ROWS for rows in support if len(rows)}))
+            return {}
+
+    monkeypatch.setattr(
+        crossfit, "boosted", lambda x, y, groups, folds, **how: [Trees(mine) for mine in folds]
+    )
     train_table(table(), **QUICK)
+    assert all(tasks <= mine for mine, tasks in asked) and len(asked) > 2
     folds, [_, whole] = seen[:-1], seen[-1]
     assert len(folds) == 2 and len(whole) == TASKS
     first = [{int(rows[0]) for rows in support} for _, support in folds]
     assert not first[0] & first[1] and len(first[0] | first[1]) == TASKS
+
+
+def test_a_task_has_no_part_in_when_the_members_of_its_fold_stop():
+    """Members [settings * folds] by the losses of the other folds' tasks, in loops."""
+    rng = np.random.default_rng(0)
+    folds = np.array([0, 1, 2, 1, 0])
+    loss = rng.random((3, 5))
+    found = training.over_folds(loss, folds).sum(axis=1)
+    for f in range(3):
+        others = [loss[folds[i], i] for i in range(5) if folds[i] != f]
+        np.testing.assert_allclose(found[f], sum(others))
 
 
 def test_folds_hold_each_task_once():
@@ -92,9 +118,16 @@ def test_opened_adapted_and_exported_runs_answer_alike(run, tmp_path):
     serve = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(serve)
     served = serve.load(tmp_path / "export")
-    for asked, how in ((query, {"adapt_on": known}), (query, {}), (table(), {})):
-        theirs, ours = served.predict(asked, **how), run.predict(asked, **how).columns
-        np.testing.assert_allclose(theirs["prediction"], ours["prediction"], atol=1e-5)
+    widths = []
+    far = query | {"x": 20 * query["x"]}  # lines go on outside of the range, and end
+    for asked, how in ((query, {"adapt_on": known}), (query, {}), (table(), {}), (far, {})):
+        theirs = served.predict(asked, interval=0.9, **how)
+        ours = run.predict(asked, interval=0.9, **how).columns
+        for name in ("prediction", "lower", "upper"):
+            np.testing.assert_allclose(theirs[name], ours[name], atol=1e-5)
+        widths.append(ours["upper"] - ours["lower"])
+    assert all(np.isfinite(width).all() for width in widths)
+    assert np.ptp(widths[0]) > 1e-3 * widths[0].mean()  # kinds differ more for some rows
     with pytest.raises(ConfigError, match="a graph has networks alone"):
         export(run.folder, tmp_path / "onnx", format="onnx")
 
@@ -142,13 +175,9 @@ def test_damaged_members_are_refused(run, tmp_path, what):
         load_table_run(folder)
 
 
-def test_many_tasks_kinds_and_classes_are_not_cross_fitted():
+def test_many_tasks_and_chosen_kinds_are_not_cross_fitted():
     few = {"iterations": 4, "members": 1, "refit": False}
     base = table(100)
     assert train_table(base, task="who", target="y", **few).model.stack is None
     chosen = train_table(table(), task="who", target="y", kinds=["summary"], **few)
     assert chosen.model.stack is None and not chosen.model.simple
-    classes = table() | {"y": (table()["y"] > 0).astype(int)}
-    made = train_table(classes, task="who", target="y", classification=True, **few)
-    assert made.model.stack is None
-    assert jax.tree.leaves(made.model.metas)

@@ -48,9 +48,11 @@ def countries():
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A folder with the tables; training takes a few steps."""
-    fit = train.fit_models
     few = {"iterations": 2, "members": 1}
-    monkeypatch.setattr(train, "fit_models", lambda *a, **options: fit(*a, **(options | few)))
+    for name in ("fit_models", "fit_crossed"):
+        fit = getattr(train, name)
+        short = lambda *given, fit=fit, **options: fit(*given, **(options | few))
+        monkeypatch.setattr(train, name, short)
     monkeypatch.chdir(tmp_path)
     write_table(visits(20, 6, 0), "visits.parquet")
     asked = visits(25, 2, 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from moml.algorithms.tabular.intervals import around, bounds, tasks_lacking
+from moml.algorithms.tabular.intervals import around, bounds, coverage, tasks_lacking
 from moml.algorithms.tabular.rivals import learn_rivals
 from moml.config.user_function import load_build
 from moml.errors import CheckpointError, ConfigError
@@ -61,37 +61,76 @@ def test_trees_are_filled_by_name():
 def test_bounds_are_those_of_the_nearest_number_of_rows():
     rng = np.random.default_rng(0)
     residuals = {k: alone(rng.normal(size=999) / (k + 1)) for k in (0, 1, 5)}
-    low, high = around(np.zeros(4), np.array([0, 1, 3, 99]), residuals, 0.8)
+    low, high = around(np.zeros(4), np.array([0, 1, 3, 99]), np.zeros(4), residuals, 0.8)
     assert high[0] > high[1] == high[2] > high[3] > 0 > low[3]
     assert abs(low[0] + 1.28) < 0.15 and abs(high[0] - 1.28) < 0.15
-    assert bounds({0: alone(np.zeros(18))}, 0.9) == {0: (-np.inf, np.inf)}
-    assert tasks_lacking({0: alone(np.zeros(18)), 1: alone(np.zeros(30))}, 0.9) == (19, 18)
-    assert tasks_lacking({0: alone(np.zeros(19))}, 0.9) is None
+    assert bounds({0: alone(np.ones(8))}, 0.9)[0][:2] == (np.inf, np.inf)
+    assert np.isfinite(bounds({0: alone(np.ones(9))}, 0.9)[0]).all()
+    assert tasks_lacking({0: alone(np.zeros(8)), 1: alone(np.zeros(30))}, 0.9) == (9, 8)
+    assert tasks_lacking({0: alone(np.zeros(9))}, 0.9) is None
+
+
+def test_coverage_is_that_of_bounds_from_other_tasks():
+    rng = np.random.default_rng(0)
+    task = rng.permutation(np.repeat(np.arange(23), 4))
+    some = np.column_stack([rng.normal(size=92), 3 * task, rng.random(92)])
+    shares = []
+    for own in range(23):
+        rest = some[(task % 5) != own % 5]
+        low, high = around(np.zeros(92), np.full(92, 4), some[:, 2], {4: rest}, 0.8)
+        inside = (low <= some[:, 0]) & (some[:, 0] <= high)
+        shares.append(inside[task == own].mean())
+    assert coverage(some, 0.8, parts=5) == pytest.approx(np.mean(shares), rel=1e-12)
+    assert 0 < np.mean(shares) < 1
+    assert coverage(some, 0.99) is None  # that would need 99 tasks
+
+
+def test_bounds_are_wider_where_predictions_differ():
+    """Residuals as large as the spread: all scores are alike, and so are rows of a larger scale."""
+    rng = np.random.default_rng(0)
+    spread = np.exp(rng.normal(size=400))
+    known = np.column_stack([10 * spread * rng.normal(size=400), np.arange(400), 10 * spread])
+    new = np.array([0.0, 10.0, 100.0])
+    low, high = around(np.zeros(3), np.zeros(3, int), new, {0: known}, 0.9)
+    width = high - low
+    assert width[0] < width[1] < width[2]
+    variance = bounds({0: known}, 0.9)[0].variance
+    np.testing.assert_allclose(width / width[0], np.sqrt(1 + new**2 / variance), rtol=1e-12)
+
+
+def test_bounds_are_apart_as_residuals_are_skewed():
+    rng = np.random.default_rng(0)
+    low, high, _ = bounds({0: alone(rng.exponential(size=5000) - 1)}, 0.9)[0]
+    low_too, high_too, _ = bounds({0: alone(1 - rng.exponential(size=5000))}, 0.9)[0]
+    assert 1.4 < high / low < 2 and 1.4 < low_too / high_too < 2
 
 
 def alone(residuals):
     """Residuals of rows that are each of a task of its own."""
-    return np.column_stack([residuals, np.arange(len(residuals))])
+    return np.column_stack([residuals, np.arange(len(residuals)), np.zeros(len(residuals))])
 
 
-@pytest.mark.parametrize("rows", [1, 10])
-def test_bounds_hold_their_share_of_the_rows_of_new_tasks(rows):
+@pytest.mark.parametrize(("tasks", "rows"), [(39, 1), (39, 10), (9, 10)])
+def test_bounds_hold_their_share_of_the_rows_of_new_tasks(tasks, rows):
     """Also where a task's rows are nearly equal: its number of rows is no number of cases."""
     rng = np.random.default_rng(0)
     inside = []
     for _ in range(2000):
-        both = rng.exponential(size=(40, 1)) + 0.01 * rng.normal(size=(40, rows))
-        known = np.column_stack([both[:39].ravel(), np.repeat(np.arange(39), rows)])
-        low, high = bounds({0: known}, 0.9)[0]
-        inside.append((low <= both[39]) & (both[39] <= high))
+        spread = rng.exponential(size=(tasks + 1, rows))
+        off = rng.exponential(size=(tasks + 1, 1)) - 1 + 0.01 * rng.normal(size=spread.shape)
+        off = off * np.sqrt(1 + spread**2)
+        task = np.repeat(np.arange(tasks), rows)
+        known = np.column_stack([off[:-1].ravel(), task, spread[:-1].ravel()])
+        low, high = around(0 * off[-1], np.zeros(rows, int), spread[-1], {0: known}, 0.9)
+        inside.append((low <= off[-1]) & (off[-1] <= high))
     assert 0.9 - 0.02 < np.mean(inside) < 0.9 + 0.02
 
 
 def test_large_tasks_count_no_more_than_small_ones():
-    wide = np.column_stack([np.full(1000, 9.0), np.zeros(1000)])
-    others = np.column_stack([np.arange(-20.0, 20.0), np.arange(1, 41)])
-    low, high = bounds({0: np.concatenate([wide, others])}, 0.8)[0]
-    assert (low, high) == (-17.0, 16.0)
+    others = np.column_stack([np.linspace(-20, 20, 40), np.arange(1, 41), np.zeros(40)])
+    once, often = np.array([[9.0, 0.0, 0.0]]), np.tile([[9.0, 0.0, 0.0]], (1000, 1))
+    found = [bounds({0: np.concatenate([one, others])}, 0.8)[0] for one in (once, often)]
+    np.testing.assert_allclose(*found, rtol=1e-9)
 
 
 def test_half_of_a_task_is_always_asked_for():

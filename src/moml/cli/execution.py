@@ -44,8 +44,13 @@ class Execution(Plugins):
 
 
 @contextmanager
-def execution(own: Execution, folder: Path) -> "Iterator[tuple[Mesh | None, ProcessGroup]]":
-    """Join the other processes, before JAX computes anything; report where one of them is lost."""
+def execution(
+    own: Execution, folder: Path, *, again: str | None = None
+) -> "Iterator[tuple[Mesh | None, ProcessGroup]]":
+    """Join the other processes, before JAX computes anything; report where one of them is lost.
+
+    `again` says what to do then; by default to resume the run in `folder`.
+    """
     import jax
 
     from moml.config.plugins import plugin_words
@@ -61,8 +66,9 @@ def execution(own: Execution, folder: Path) -> "Iterator[tuple[Mesh | None, Proc
         yield (mesh(own.devices) if (own.devices or 1) > 1 else None), group
         return
     words = f"process {group.process} of {group.processes} was ended: it was killed, or another one"
-    hint = f"go on with: moml resume {folder}{plugin_words(own.plugin)}"
-    watcher = _print_at_abort(f"moml: {words} was lost; what was saved last is good, {hint}")
+    resume = f"moml resume {folder}{plugin_words(own.plugin)}"
+    hint = again or f"what was saved last is good, go on with: {resume}"
+    watcher = _print_at_abort(f"moml: {words} was lost; {hint}")
     try:
         assert_same_command(group, type(own).__name__.lower(), own.devices)
         yield mesh(own.devices), group
@@ -91,7 +97,7 @@ def _print_at_abort(message: str) -> subprocess.Popen[bytes]:
 def _print(error: BaseException, hint: str) -> int:
     """Print what ends this process; its exit code."""
     if isinstance(error, MomlError):
-        more = f", {hint}" if isinstance(error, LostProcess) else ""
+        more = f"; {hint}" if isinstance(error, LostProcess) else ""
         print(printable(f"moml: {error}{more}"), file=sys.stderr, flush=True)
         return error.exit_code
     traceback.print_exception(error)

@@ -2,17 +2,22 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, make_dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from moml.cli.execution import Execution, execution
 from moml.cli.validation import rows_file, say, some
 
 if TYPE_CHECKING:
     from moml.tabular.run import TableRun
     from moml.types import Record
+
+AGAIN = "nothing was written; start all processes again"
+PROCESSES = {given.name for given in fields(Execution)} - {"devices"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,28 +108,39 @@ def train_by(
     options = dict(vars(command))
     file = rows_file(options.pop("json"))
     some("inputs", options.get("inputs"))
-    run = function(**options, progress=True, say=lambda line: say(line, flush=True))
-    report(run.evaluation, run.about["target"], file)
-    say(f"folder: {options['out']}")
+    with ExitStack() as open_:
+        leads = True
+        if isinstance(command, Execution):
+            _, group = open_.enter_context(execution(command, options["out"], again=AGAIN))
+            leads = group.leads
+            options = {k: v for k, v in options.items() if k not in PROCESSES} | {
+                "process_group": group
+            }
+        run = function(**options, progress=leads, say=lambda line: say(line, flush=True))
+        if leads:
+            report(run.evaluation, run.about["target"], file)
+            say(f"folder: {options['out']}")
 
 
 def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> type:
-    """A dataclass of a function's parameters, for tyro."""
+    """A dataclass of a function's parameters, for tyro; of one for many processes also theirs."""
     import docstring_parser
 
     text = docstring_parser.parse(function.__doc__ or "")
     help_ = {param.arg_name: param.description for param in text.params}
     types = {"source": Path, "data": Path, "out": Path, "progress": None, "say": None} | types
+    parameters, types["process_group"] = inspect.signature(function).parameters, None
     types["log"] = tuple[str, ...]
-    fields = []
-    for name, given in inspect.signature(function).parameters.items():
+    found = []
+    for name, given in parameters.items():
         kind, needed = types.get(name, given.annotation), given.default is given.empty
         if kind is not None:
             word = "from" if name == "source" else name
             kind = Annotated[kind, tyro.conf.arg(name=word.replace("_", "-"), help=help_[name])]
-            fields.append((name, kind, field() if needed or name == "out" else given.default))
-    fields.append(("json", Annotated[Path | None, tyro.conf.arg(help="File for the rows.")], None))
-    made = make_dataclass("Train", fields, frozen=True, kw_only=True)
+            found.append((name, kind, field() if needed or name == "out" else given.default))
+    found.append(("json", Annotated[Path | None, tyro.conf.arg(help="File for the rows.")], None))
+    bases = (Execution,) if "process_group" in parameters else ()
+    made = make_dataclass("Train", found, bases=bases, frozen=True, kw_only=True)
     made.__doc__ = text.short_description
     return made
 

@@ -13,6 +13,7 @@ from moml.report.clients import ABOUT, client_lines, clients_in, group_lines, me
 from moml.types import Record
 
 SHOWN = 20  # clients; of more, only the worst half as many
+OURS = ("personal", "pooled")  # rows of a table's scores that are no rivals
 PAYS = 0.99  # personalisation pays below this share of the best score without adaptation
 
 
@@ -180,7 +181,8 @@ def verdict(rows: Sequence[Record]) -> str:
     result = f"{metric.replace('_', ' ')} {both}"
     if after > PAYS * before:
         return f"personalisation does not pay on this table: {result}"
-    name = min(("per-task", "shrunken-mean"), key=lambda model: scores[model, most])
+    rivals = [model for model, shots in scores if shots == most and model not in OURS]
+    name = min(rivals, key=lambda model: scores[model, most])
     if scores[name, most] < after:
         chance = name in above and above[name][1] >= 0
         result += f"; but {name} alone has {scores[name, most]:.4g}"

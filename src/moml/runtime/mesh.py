@@ -39,15 +39,29 @@ def shardings(algorithm: Algorithm, mesh: Mesh) -> PyTree:
     return jax.tree.map(lambda rows: NamedSharding(mesh, ROWS if rows else WHOLE), algorithm.rows)
 
 
+def placed(tree: PyTree, mesh: Mesh, spec: PartitionSpec) -> PyTree:
+    """Move arrays from the host, where every process has them whole, to the mesh."""
+
+    def place(leaf: Array | np.ndarray) -> Array:
+        host = np.asarray(leaf)
+        sharding = NamedSharding(mesh, spec)
+        return jax.make_array_from_callback(host.shape, sharding, lambda at: host[at])
+
+    return jax.tree.map(place, tree)
+
+
+def whole(leaf: Array) -> np.ndarray:
+    """Return all of an array on the host of every process."""
+    here = leaf.is_fully_addressable or leaf.is_fully_replicated
+    return np.asarray(leaf if here else process_allgather(leaf, tiled=True))
+
+
 def spread(algorithm: Algorithm, state: State, mesh: Mesh) -> State:
     """Move a state from the host to the mesh, its rows padded; each process places its part."""
 
     def place(rows: bool, leaf: PyTree) -> Array:
         if not rows:
-            host = np.asarray(leaf)
-            return jax.make_array_from_callback(
-                host.shape, NamedSharding(mesh, WHOLE), lambda at: host[at]
-            )
+            return placed(leaf, mesh, WHOLE)
         block = block_of(len(leaf), mesh.size)
         part = lambda at: padded(leaf[at[0]], block)  # just the rows of a device
         shape = (mesh.size * block, *leaf.shape[1:])
@@ -59,13 +73,10 @@ def spread(algorithm: Algorithm, state: State, mesh: Mesh) -> State:
 def gathered(algorithm: Algorithm, state: State, n: int | None) -> State:
     """Return a state on the host, without padding: every process then has all n rows."""
 
-    def whole(rows: bool, leaf: Array) -> np.ndarray:
-        if not rows:
-            return np.asarray(leaf)
-        host = leaf if leaf.is_fully_addressable else process_allgather(leaf, tiled=True)
-        return np.asarray(host)[:n]
+    def host(rows: bool, leaf: Array) -> np.ndarray:
+        return whole(leaf)[:n] if rows else np.asarray(leaf)
 
-    return jax.tree.map(whole, jax.tree.broadcast(algorithm.rows, state), state)
+    return jax.tree.map(host, jax.tree.broadcast(algorithm.rows, state), state)
 
 
 def task_data(tasks: Tasks, mesh: Mesh) -> PyTree:

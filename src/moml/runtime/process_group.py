@@ -121,7 +121,7 @@ class ProcessGroup:
         self._lost.set()
         reason = " ".join(str(error).split())[:160]
         mine = f"process {self.process} of {self.processes} stops: another one was lost"
-        return LostProcess(f"{mine} ({reason}); what was saved last is good")
+        return LostProcess(f"{mine} ({reason})")
 
 
 def nothing() -> None:

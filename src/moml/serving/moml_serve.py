@@ -29,11 +29,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-FORMAT = 2
+FORMAT = 3
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "|b1"}
 LONGEST = 100_000_000  # bytes of a safetensors header
 CHUNK = 4096  # rows that are predicted at a time
 MOST = 10_000  # steps of an adaptation
+NODES = 81  # of the grid for a random intercept
 
 BLANK = {"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"}
 BLANK |= {"<NA>", "<na>"}
@@ -44,6 +45,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 DAY = 86_400.0
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}  # seconds
 CLIP = 100.0  # standard deviations of an input
+BEYOND = 0.5  # of an input's range, that lines of mixed models go on outside of it
 NEAR, FAR = 3.0, 10.0  # bounds of inputs and targets, in standard deviations
 
 Values = Sequence[Any] | np.ndarray
@@ -274,7 +276,15 @@ class Trees(NamedTuple):
     value: np.ndarray  # [trees, leaves]
 
 
-SIMPLE: dict[str, Any] = {"MixedModel": Mixed, "Trees": Trees}
+class Logistic(NamedTuple):
+    """Models of P(y = c | u) = s(F b + u), u ~ N(0, v^2), of the second of two classes, or each."""
+
+    fixed: np.ndarray  # the columns F of the design [1, x, pieces(x)]
+    beta: np.ndarray  # b [out, columns]
+    spread: np.ndarray  # v [out]
+
+
+SIMPLE: dict[str, Any] = {"MixedModel": Mixed, "Trees": Trees, "LogisticModel": Logistic}
 
 
 class Effects(NamedTuple):
@@ -284,11 +294,20 @@ class Effects(NamedTuple):
     covariance: np.ndarray
 
 
+class Levels(NamedTuple):
+    """The intercepts u of a task: log-probabilities of a grid, in standard deviations v."""
+
+    logs: np.ndarray  # [out, nodes]
+
+
+Kept = Effects | Levels
+
+
 class Model(NamedTuple):
     """Nets that are averaged; or, with `stack`, kinds that are weighed by number of known rows."""
 
     nets: list[Net]
-    simple: dict[str, Mixed | Trees]
+    simple: dict[str, Mixed | Trees | Logistic]
     stack: Arrays | None  # known [levels], weights [levels, kinds]: nets, then simple
     knots: Arrays
     classes: int | None
@@ -307,7 +326,7 @@ class Person(NamedTuple):
     rows: int
     summary: np.ndarray
     heads: dict[str, Head]
-    effects: dict[str, Effects]  # of mixed models
+    effects: dict[str, Kept]  # of mixed and logistic models
 
 
 def _squash(x: np.ndarray, bound: float = NEAR) -> np.ndarray:
@@ -336,8 +355,11 @@ def _softmax(z: np.ndarray) -> np.ndarray:
 
 def _answers(
     model: Model, people: Sequence[Person], which: np.ndarray, x: np.ndarray
-) -> np.ndarray:
-    """The mean prediction of all members for rows x, row i being of people[which[i]]."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean prediction of all members for rows x, row i being of people[which[i]].
+
+    And the spread of the kinds' predictions by the weights of a stack; 0 without one.
+    """
     found = []
     c = np.stack([person.summary for person in people])[which]
     for net in model.nets:
@@ -353,13 +375,16 @@ def _answers(
         z = z + beside
         found.append(z[..., 0] if model.classes is None else _softmax(z))
     if model.stack is None:
-        return np.concatenate(found).mean(axis=0)
+        return np.concatenate(found).mean(axis=0), np.zeros(len(x))
     rows = np.array([person.rows for person in people])[which]
     level = np.searchsorted(model.stack["known"], rows, side="right") - 1
     weights = model.stack["weights"][np.maximum(level, 0)].T
-    each = [one.mean(axis=0) for one in found]
-    each += [_simple(model, kind, people, which, x, c) for kind in model.simple]
-    return sum(w * one for w, one in zip(weights, each, strict=True))
+    nets = [one.mean(axis=0) for one in found]
+    each = np.stack([*nets, *(_simple(model, kind, people, which, x, c) for kind in model.simple)])
+    weights = weights.reshape(*weights.shape, *[1] * (each.ndim - 2))
+    mean = np.sum(weights * each, axis=0)
+    square = weights * (each - mean) ** 2
+    return mean, np.sqrt(square.sum(axis=(0, *range(2, each.ndim))))
 
 
 # Members that are no networks
@@ -369,11 +394,18 @@ def _simple(
     model: Model, kind: str, people: Sequence[Person], which: np.ndarray, x: np.ndarray,
     c: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Predictions of a mixed model, or of trees."""
+    """Predictions of a mixed model, of trees, or the probabilities of a logistic model."""
     one = model.simple[kind]
+    if isinstance(one, Logistic):
+        logs = np.stack([cast(Levels, person.effects[kind]).logs for person in people])[which]
+        odds = _design(model.knots, x)[:, one.fixed] @ one.beta.T
+        moves = one.spread[:, None] * np.linspace(-5, 5, logs.shape[2])
+        given = np.sum(np.exp(logs) * _chance(odds, moves), axis=2)
+        two = np.hstack([1 - given, given]) if given.shape[1] == 1 else given
+        return two / two.sum(axis=1, keepdims=True)
     if isinstance(one, Mixed):
         design = _design(model.knots, x)
-        mean = np.stack([person.effects[kind].mean for person in people])[which]
+        mean = np.stack([cast(Effects, person.effects[kind]).mean for person in people])[which]
         given = design[:, one.fixed] @ one.beta + np.sum(design[:, one.random] * mean, axis=1)
         return np.clip(given, *one.bounds)
     rows = np.array([person.rows for person in people])[which]
@@ -393,12 +425,14 @@ def _sum_of_trees(trees: Trees, x: np.ndarray) -> np.ndarray:
 
 
 def _design(knots: Arrays, x: np.ndarray) -> np.ndarray:
-    """[1, x, pieces(x)]; inputs are held at the ends of their pieces."""
+    """[1, x, pieces(x)]; inputs are held at some distance from the ends of their pieces."""
     x = x.copy()
     for j in np.unique(knots["column"]):
         mine = knots["column"] == j
         low, width = knots["low"][mine], knots["width"][mine]
-        x[:, j] = np.clip(x[:, j], low.min(), (low + width).max())
+        first, last = low.min(), (low + width).max()
+        reach = BEYOND * (last - first)
+        x[:, j] = np.clip(x[:, j], first - reach, last + reach)
     pieces = np.clip((x[:, knots["column"]] - knots["low"]) / knots["width"], 0, 1) - 0.5
     return np.concatenate([np.ones((len(x), 1)), x, pieces], axis=1)
 
@@ -413,6 +447,22 @@ def _updated(one: Mixed, old: Effects, design: np.ndarray, y: np.ndarray) -> Eff
     return Effects(old.mean + after @ (z.T @ off) / one.noise, after)
 
 
+def _chance(odds: np.ndarray, moves: np.ndarray) -> np.ndarray:
+    """s(odds + moves) with a last axis of nodes."""
+    return 1 / (1 + np.exp(-np.clip(odds, -30, 30))[..., None] * np.exp(-moves))
+
+
+def _informed(one: Logistic, old: Levels, design: np.ndarray, y: np.ndarray) -> Levels:
+    """The intercepts after rows of classes y: logs + sum over rows of log P(y | u), normalised."""
+    out, nodes = old.logs.shape
+    sign = np.where(y[:, None] == (np.arange(out) if out > 1 else 1), 1.0, -1.0)  # [rows, out]
+    moves = one.spread[:, None] * np.linspace(-5, 5, nodes)
+    chance = _chance(sign * (design[:, one.fixed] @ one.beta.T), sign[..., None] * moves)
+    logs = old.logs + np.log(chance).sum(axis=0)
+    logs = logs - logs.max(axis=1, keepdims=True)
+    return Levels(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
+
+
 # Personal parameters: a summary of a task's rows, and adapted heads
 
 
@@ -422,11 +472,14 @@ def _nobody(model: Model) -> Person:
     start = np.zeros(summary)
     if summary:  # the summary of no rows: all zeros but for the spread
         start[model.out : 2 * model.out] = 1e-3
-    effects = {
-        kind: Effects(np.zeros(len(one.random)), one.covariance)
-        for kind, one in model.simple.items()
-        if isinstance(one, Mixed)
-    }
+    effects: dict[str, Kept] = {}
+    grid = -(np.linspace(-5, 5, NODES) ** 2) / 2
+    for kind, one in model.simple.items():
+        if isinstance(one, Mixed):
+            effects[kind] = Effects(np.zeros(len(one.random)), one.covariance)
+        if isinstance(one, Logistic):
+            logs = grid - np.log(np.exp(grid).sum())
+            effects[kind] = Levels(np.tile(logs, (len(one.spread), 1)))
     heads = {net.kind: net.head for net in model.nets if net.kind in ADAPT}
     return Person(0, start, heads, effects)
 
@@ -494,10 +547,13 @@ def _extended(model: Model, person: Person, x: np.ndarray, y: np.ndarray) -> Per
             middle = _features(net, model.knots, centre, person.summary[None])
             seen = NewRows(f, others @ _turned(net.beside), target, k, middle)
             heads[net.kind] = ADAPT[net.kind](model, net, person.heads[net.kind], seen)
-    effects = {}
+    effects: dict[str, Kept] = {}
     for kind, old in person.effects.items():
-        mixed = cast(Mixed, model.simple[kind])
-        effects[kind] = _updated(mixed, old, _design(model.knots, x), target[:, 0])
+        one, design = model.simple[kind], _design(model.knots, x)
+        if isinstance(old, Levels):
+            effects[kind] = _informed(cast(Logistic, one), old, design, y)
+        else:
+            effects[kind] = _updated(cast(Mixed, one), old, design, target[:, 0])
     return Person(k + n, both(summary(np.ones((1, n))), n)[0], heads, effects)
 
 
@@ -579,7 +635,7 @@ class Table:
             return self.adapt(adapt_on).predict(rows, interval=interval)
         x, model = self.encode(rows), self.models["personal"]
         given = np.empty((len(x), *([] if model.classes is None else [model.classes])))
-        known = np.zeros(len(x), int)
+        known, spread = np.zeros(len(x), int), np.zeros(len(x))
         nobody, tasks = _nobody(model), self._tasks(rows)
         order = np.concatenate(list(tasks.values()))
         owner = [id_ for id_, at in tasks.items() for _ in at]
@@ -589,16 +645,17 @@ class Table:
             people = [self.known.get(id_, nobody) for id_ in place]
             which = np.array([place[id_] for id_ in ids])
             known[some] = [people[i].rows for i in which]
-            given[some] = _answers(model, people, which, x[some])
+            given[some], spread[some] = _answers(model, people, which, x[some])
         cold, lacking = self.models[self.card["cold"]], np.flatnonzero(known == 0)
         for first in range(0, len(lacking) if cold is not model else 0, CHUNK):
             some = lacking[first : first + CHUNK]
-            given[some] = _answers(cold, [_nobody(cold)], np.zeros(len(some), int), x[some])
+            nobodies = np.zeros(len(some), int)
+            given[some], spread[some] = _answers(cold, [_nobody(cold)], nobodies, x[some])
         target = self.card["columns"]["target"]
         new = _labelled(target, given)
         if interval is not None:
-            low, high = _bounds(target, known, self.residuals, interval)
-            new |= {"lower": new["prediction"] + low, "upper": new["prediction"] + high}
+            low, high = _bounds(target, known, spread, self.residuals, interval)
+            new |= {"lower": new["prediction"] - low, "upper": new["prediction"] + high}
         return new
 
     def inputs(self, task: Any) -> Arrays:
@@ -700,26 +757,39 @@ def _quantile(values: np.ndarray, share: np.ndarray, level: float) -> float:
 
 
 def _bounds(
-    target: Record, known: np.ndarray, residuals: Mapping[int, np.ndarray], level: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """What to add for lower and upper bounds: conformal over tasks, by the number of known rows.
+    target: Record, known: np.ndarray, spread: np.ndarray, residuals: Mapping[int, np.ndarray],
+    level: float,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """How far lower and upper bounds are from predictions: conformal over tasks.
 
-    They are infinite where there were too few tasks to score on.
+    By the number of known rows, and by row, with z = residual / sqrt(variance + spread^2). They are
+    infinite where there were too few tasks to score on.
     """
     if target["classes"]:
         raise ServeError(f"an interval needs a target of numbers, but {target['name']} is a class")
     if not 0 < level < 1:
         raise ServeError(f"the interval must be between 0 and 1, such as 0.9; got {level!r}")
     numbers = np.array(sorted(residuals))
-    found, top = [], 1 - (1 - level) / 2
+    found = []
     for number in numbers.tolist():
-        some = residuals[number]
-        _, task, sizes = np.unique(some[:, 1], return_inverse=True, return_counts=True)
-        share = 1 / ((len(sizes) + 1) * sizes[task])
-        found.append((-_quantile(-some[:, 0], share, top), _quantile(some[:, 0], share, top)))
+        residual, task, apart = residuals[number].T
+        _, task, sizes = np.unique(task, return_inverse=True, return_counts=True)
+        tasks = len(sizes)
+        each = 1 / (tasks * sizes[task])  # of a mean in which tasks count alike
+        variance = max(float(each @ residual**2), 1e-30)
+        z = residual / np.sqrt(variance + apart**2)
+        sides = []
+        for side in (z, -z):
+            square = (each @ z**2 + tasks * (each @ np.maximum(side, 0) ** 2)) / (tasks + 1)
+            sides.append(max(math.sqrt(square), 1e-15))
+        up, down = sides
+        share = each * tasks / (tasks + 1)
+        q = _quantile(np.maximum(z / up, -z / down), share, level)
+        found.append((q * down, q * up, variance))
     nearest = np.maximum(np.searchsorted(numbers, known, side="right") - 1, 0)
-    low, high = np.array(found)[nearest].T
-    return low, high
+    low, high, variance = np.array(found)[nearest].T
+    scale = np.sqrt(variance + (target["scale"]["std"] * spread) ** 2)
+    return low * scale, high * scale
 
 
 def _table(
@@ -728,8 +798,10 @@ def _table(
     models = {name: _model(name, entry, arrays) for name, entry in card["models"].items()}
     start = "residuals/"
     residuals = {int(n.removeprefix(start)): r for n, r in arrays.items() if n.startswith(start)}
-    if any(r.ndim != 2 or r.shape[1] != 2 or not len(r) for r in residuals.values()):
+    if any(r.ndim != 2 or r.shape[1] != 3 or not len(r) for r in residuals.values()):
         raise ValueError("the residuals have another shape")
+    if any((r[:, 2] < 0).any() for r in residuals.values()):
+        raise ValueError("spreads of residuals must not be negative")
     made, model = Table(card, models, residuals), models["personal"]
     classes = len(card["columns"]["target"]["classes"]) or None
     if any(one.classes != classes or not 0 <= one.steps <= MOST for one in models.values()):
@@ -747,8 +819,8 @@ def _table(
         for i, (id_, rows) in enumerate(zip(tasks["ids"], tasks["rows"], strict=True)):
             heads = {kind: Head(*(part[i] for part in parts)) for kind, parts in whole.items()}
             effects = {
-                kind: Effects(*(personal[f"{kind}/{part}"][i] for part in Effects._fields))
-                for kind in nobody.effects
+                kind: type(one)(*(personal[f"{kind}/{part}"][i] for part in one._fields))
+                for kind, one in nobody.effects.items()
             }
             made.known[str(id_)] = Person(int(rows), personal["summary"][i], heads, effects)
     row = _some_row(card)

@@ -26,7 +26,7 @@ from moml.tabular.rows import RowLists, Rows, Source, as_input, as_target, power
 from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.score import cold_start, score_tasks, some_residuals
 from moml.tabular.store import TaskStore, free_place
-from moml.tabular.summary import logs_place, open_logs
+from moml.tabular.summary import interval_coverage, logs_place, open_logs
 from moml.types import Personal, Record
 
 LEAST = 20  # tasks of 2 rows or more; with fewer the common parameters are not trained
@@ -121,6 +121,8 @@ def continue_table(
     scored_on = dict.fromkeys([*run.about["held_out"], *(ids[i] for i in held)])
     held_out = [id_ for id_ in scored_on if id_ not in learned]
     about = run.about | {"trained": [*learned], "held_out": held_out, "cold": cold}
+    if held:
+        about["coverage"] = interval_coverage(residuals, say)
     about["continued"] = {"hold_out": hold_out, "iterations": iterations, "seed": seed,
                           "scored": bool(held), "trained": bool(seen)}  # fmt: skip
     later = replace(
@@ -145,7 +147,8 @@ def _trained(
     shape, shots = model.shape, model.shots
     x, y = as_input(given.x), as_target(shape, given.y)
     held = choose(groups, seed)
-    seen = [rows for i, rows in enumerate(groups) if i not in set(held)]
+    apart = set(held)
+    seen = [rows for i, rows in enumerate(groups) if i not in apart]
     widest = round_up(max(len(rows) for rows in groups))
     some = [groups[i] for i in held]
     test = held_rows(x, y, some, shots, shape.ordered, seed, widest, len(held))
@@ -183,5 +186,5 @@ def _joined(old: np.ndarray, new: np.ndarray | None, seed: int) -> np.ndarray:
     """Residuals of earlier and new held-out tasks, which get further numbers."""
     if new is None:
         return old
-    later = new + np.array([0, 1 + old[:, 1].max()])
+    later = new + np.array([0, 1 + old[:, 1].max(), 0])
     return some_residuals(np.concatenate([old, later]), [seed, 6])

@@ -1,6 +1,6 @@
 """A trained table model: from the known rows of a task to its predictions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -19,7 +19,7 @@ from moml.algorithms.tabular.simple import (
     simple_extend,
     simple_start,
 )
-from moml.algorithms.tabular.stack import Stack
+from moml.algorithms.tabular.stack import Stack, averaged
 from moml.algorithms.tabular.summary import WithSummary
 from moml.algorithms.tabular.update import update_program
 from moml.models.table import Knots
@@ -27,6 +27,7 @@ from moml.runtime.compiling import quick_jit
 from moml.tabular.rows import CHUNK, as_input, as_target, by_size
 from moml.types import Batch, Hyper, Meta, Record
 
+ROWS = 8192  # predicted at a time by numpy: fewer do not occupy the threads of its matrix products
 _HYPER = Hyper(eta=0.0)  # not used: members have learned all that their adaptation needs
 
 
@@ -122,30 +123,58 @@ class TableModel:
 
         Standardised targets [rows], or the probabilities of the classes [rows, classes].
         """
-        x, which = as_input(x), np.asarray(which, int)
-        answer = self._answer_custom if "custom" in self.metas else self._answer
-        out = []
-        for first in range(0, len(x), CHUNK):
-            some = slice(first, first + CHUNK)
-            mine = jax.tree.map(lambda leaf, some=some: leaf[which[some]], personal)
-            out.append(answer(mine, x[some]))
-        return np.concatenate(out)
+        return self.answers_and_spread(personal, which, x)[0]
 
-    def _answer(self, mine: PersonalParams, x: np.ndarray) -> np.ndarray:
+    def answers_and_spread(
+        self, personal: PersonalParams, which: ArrayLike, x: ArrayLike
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`answers`, and of each row the spread of the kinds' answers by the weights of a stack.
+
+        Without a stack the spread is 0.
+        """
+        found = [self._answer(*part) for part in self._parts(personal, which, x)]
+        answers, spread = map(np.concatenate, zip(*found, strict=True))
+        return answers, spread
+
+    def each(self, personal: PersonalParams, which: ArrayLike, x: ArrayLike) -> np.ndarray:
+        """The answers [kinds, rows] of all kinds, the members of each averaged."""
+        found = [self._each(*part) for part in self._parts(personal, which, x)]
+        return np.concatenate(found, axis=1)
+
+    def _parts(
+        self, personal: PersonalParams, which: ArrayLike, x: ArrayLike
+    ) -> Iterator[tuple[PersonalParams, np.ndarray]]:
+        """Some rows after the other, each with the personal parameters of its task."""
+        x, which = as_input(x), np.asarray(which, int)
+        size = CHUNK if "custom" in self.metas else ROWS
+        for first in range(0, len(x), size):
+            some = slice(first, first + size)
+            yield jax.tree.map(lambda leaf, some=some: leaf[which[some]], personal), x[some]
+
+    def _answer(self, mine: PersonalParams, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.stack is not None:
+            known = known_rows(mine.summary, self.shape.classes or 1)
+            return averaged(self.stack.of(known), self._each(mine, x))
+        none = np.zeros(len(x))
+        if "custom" in self.metas:
+            return self._answer_custom(mine, x), none
+        return np.concatenate(self._members(mine, x)).mean(axis=0), none
+
+    def _members(self, mine: PersonalParams, x: np.ndarray) -> list[np.ndarray]:
+        """The answers of the networks, kind after kind."""
         made = {kind: parts(kind, self.shape, self.knots) for kind in self.metas}
-        each = [
+        return [
             answers_of(made[kind], meta, mine.heads[kind], mine.summary, x)
             for kind, meta in self.metas.items()
         ]
-        if self.stack is None:
-            return np.concatenate(each).mean(axis=0)
-        weigh = self.stack.of(known_rows(mine.summary))
-        nets = zip(weigh.T, (members.mean(axis=0) for members in each), strict=False)
-        simple = (
-            (w, simple_answers(model, self.knots, mine.heads[kind], mine.summary, x))
-            for w, (kind, model) in zip(weigh.T[len(each) :], self.simple.items(), strict=True)
-        )
-        return np.sum([w * given for w, given in (*nets, *simple)], axis=0)
+
+    def _each(self, mine: PersonalParams, x: np.ndarray) -> np.ndarray:
+        nets = [members.mean(axis=0) for members in self._members(mine, x)]
+        simple = [
+            simple_answers(model, self.knots, mine.heads[kind], mine.summary, x)
+            for kind, model in self.simple.items()
+        ]
+        return np.stack([*nets, *simple])
 
     def _answer_custom(self, mine: PersonalParams, x: np.ndarray) -> np.ndarray:
         at = np.minimum(np.arange(CHUNK), len(x) - 1)

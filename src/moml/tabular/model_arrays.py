@@ -50,6 +50,7 @@ def read_model(name: str, content: Record, arrays: Arrays, build: Build | None) 
             made,
             partial(filled, arrays=arrays, prefix=f"{name}/simple/{kind}"),
             shape.features,
+            shape.classes,
             knots,
         )
         for kind, made in content["simple"].items()

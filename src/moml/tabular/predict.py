@@ -70,23 +70,24 @@ def predict_rows(
     x: np.ndarray,
     later: Rows | None,
     progress: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Every row's prediction as the model gives it, and the number of known rows of its task."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every row's prediction as the model gives it, the known rows of its task, and its spread."""
     model = models["personal"]
     classes = model.shape.classes
     given = np.empty((len(x), *([] if classes is None else [classes])))
-    known = np.empty(len(x), int)
+    known, spread = np.empty(len(x), int), np.empty(len(x))
     first = 0
     for personal, rows in adapted(model, store, groups.ids, later, progress):
         tasks = slice(first, first + len(rows))
         at = groups.order[groups.start[first] : groups.start[first + len(rows)]]
         which = np.repeat(np.arange(len(rows)), groups.sizes[tasks])
-        given[at], known[at] = model.answers(personal, which, x[at]), rows[which]
+        given[at], spread[at] = model.answers_and_spread(personal, which, x[at])
+        known[at] = rows[which]
         first += len(rows)
     lacking = np.flatnonzero(known == 0)
     if len(lacking) and cold != "personal":
-        given[lacking] = models[cold].unadapted(x[lacking])
-    return given, known
+        given[lacking], spread[lacking] = models[cold].unadapted(x[lacking]), 0
+    return given, known, spread
 
 
 def labelled(target: Target, given: np.ndarray) -> dict[str, np.ndarray]:

@@ -109,7 +109,7 @@ class TableRun:
         remarks = self.columns.remarks(table)
         del table
         later = None if adapt_on is None else self.rows(adapt_on)
-        given, known = predict_rows(
+        given, known, spread = predict_rows(
             self.models, self.about["cold"], self.tasks, groups, x, later, progress
         )
         owner = np.repeat(np.arange(len(groups.ids)), groups.sizes)
@@ -120,7 +120,9 @@ class TableRun:
             remarks.append(f"no known rows of {tasks} ({rows}): predicted without adaptation")
         new = labelled(target, given)
         if interval is not None:
-            new["lower"], new["upper"] = around(new["prediction"], known, self.residuals, interval)
+            new["lower"], new["upper"] = around(
+                new["prediction"], known, spread * target.scale.std, self.residuals, interval
+            )
             if (lack := tasks_lacking(self.residuals, interval)) is not None:
                 needs = f"needs {lack[0]:,} tasks to score on, this run has {lack[1]:,}"
                 remarks.append(f"an interval of {interval:g} {needs}: lower and upper are infinite")
@@ -288,7 +290,7 @@ def load_table_run(folder: str | os.PathLike[str], model: str | None = None) -> 
             models,
             Rivals(**about["rivals"]),
             store.read_tasks(folder, models["personal"]),
-            {int(k): store.two_columns(k, some) for k, some in residuals.items()},
+            {int(k): store.three_columns(k, some) for k, some in residuals.items()},
             store.read_json(folder / "evaluation.json"),
             folder,
         )

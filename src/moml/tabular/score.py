@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from moml.algorithms.tabular.rivals import Rivals, learn_rivals, row_losses
 from moml.data.table.target import Target
 from moml.errors import DataError
+from moml.tabular.fitting.boosted import Boosted
 from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, Rows, SupportQuery, split_rows
 from moml.training.evaluate import levels
@@ -26,10 +27,10 @@ Models = Mapping[str, TableModel]  # "personal" and "pooled"
 
 
 class Scored(NamedTuple):
-    """Result rows, and residuals of numbers by number of known rows, with the rows' tasks."""
+    """Result rows, and of numbers the residuals by number of known rows."""
 
     rows: list[Record]
-    residuals: dict[int, Float[np.ndarray, "_ 2"]]  # and the numbers of their tasks
+    residuals: dict[int, Float[np.ndarray, "_ 3"]]  # numbers of their tasks, and spreads
 
 
 def fit_rivals(
@@ -70,10 +71,11 @@ def score_tasks(
     *,
     seed: int,
     progress: bool,
+    more: Sequence[Boosted] = (),
 ) -> Scored:
     """Score all models on the same query rows of some tasks, after 0, 1, 2, ... known rows.
 
-    The model named `cold` predicts where no row is known.
+    The model named `cold` predicts where no row is known. `more` are further rivals.
     """
     model = models["personal"]
     rows, parts = _split(model, [given.groups.rows(i) for i in tasks[:MOST]], seed)
@@ -86,28 +88,37 @@ def score_tasks(
     if not weigh.any():
         raise DataError("some rows to score on must have a positive weight; all weights are 0")
     pooled = models["pooled"].unadapted(x[query])
-    start = pooled if cold == "pooled" else model.unadapted(x[query])
+    nobody = np.zeros(len(query), int)
+    start, apart = model.answers_and_spread(model.start(), nobody, x[query])
+    if cold == "pooled":
+        start, apart = pooled, 0 * apart
     found: list[Record] = []
     residuals = {}
+    others: Sequence[Rivals | Boosted] = (rivals, *more)
     steps = levels(model.shots)
     with bar("scores", len(steps), shown=progress) as advance:
         for i, k in enumerate(steps):
             support = [some[:k] for some in parts.support]
-            personal = model.answers(model.personal(x, y, support), which, x[query]) if k else start
+            personal, spread = start, apart
+            if k:
+                own = model.personal(x, y, support)
+                personal, spread = model.answers_and_spread(own, which, x[query])
             answers = {
                 "personal": personal,
                 "pooled": pooled,
-                **rivals.answers(x, y, support, which, x[query], classes),
             }
+            for rival in others:
+                answers |= rival.answers(x, y, support, which, x[query], classes)
             found += score_rows(target, answers, start, y[query], weigh, which, k)
             if classes is None:
                 off = target.unscale(y[query]) - target.unscale(personal)
-                residuals[k] = some_residuals(np.column_stack([off, which]), [seed, 5])
+                both = np.column_stack([off, which, spread * target.scale.std])
+                residuals[k] = some_residuals(both, [seed, 5])
             advance(i + 1)
     return Scored(found, residuals)
 
 
-def some_residuals(both: Float[np.ndarray, "_ 2"], seed: Sequence[int]) -> Float[np.ndarray, "_ 2"]:
+def some_residuals(both: Float[np.ndarray, "_ 3"], seed: Sequence[int]) -> Float[np.ndarray, "_ 3"]:
     """At most `RESIDUALS` of the rows."""
     if len(both) <= RESIDUALS:
         return both

@@ -35,7 +35,7 @@ from moml.storage.manifest import seal, sync_folder, verify
 from moml.tabular.model import TableModel
 from moml.types import Record
 
-FORMAT = 3  # of table.json and the arrays beside it
+FORMAT = 4  # of table.json and the arrays beside it
 TYPES: Record = dict.fromkeys(("task", "target", "cold"), str) | {"shots": int, "seed": int}
 TYPES |= dict.fromkeys(("order", "weight", "model"), str | None)
 BLOCK = 4096  # tasks whose personal parameters are in memory at a time
@@ -185,10 +185,10 @@ def read_finite(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def two_columns(name: str, some: np.ndarray) -> np.ndarray:
-    """Residuals and the numbers of their tasks, checked."""
-    if some.ndim != 2 or some.shape[1] != 2 or not len(some):
-        raise ValueError(f"the residuals {name} have the shape {some.shape}")
+def three_columns(name: str, some: np.ndarray) -> np.ndarray:
+    """Residuals, the numbers of their tasks and the spreads of their predictions, checked."""
+    if some.ndim != 2 or some.shape[1] != 3 or not len(some) or (some[:, 2] < 0).any():
+        raise ValueError(f"the residuals {name} have the shape {some.shape}, or negative spreads")
     return np.asarray(some)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from moml.algorithms.tabular.intervals import Residuals, coverage
 from moml.algorithms.tabular.rivals import row_losses
 from moml.data.table.columns import Columns
 from moml.data.table.frame import Table
@@ -139,6 +140,28 @@ def _few(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - SHOWN:,} more" if names[SHOWN:] else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+LEVEL = 0.9  # of the intervals whose coverage is measured
+
+
+def interval_coverage(residuals: Residuals, say: Callable[[str], None]) -> list[Record]:
+    """How many rows intervals of `LEVEL` hold, by number of known rows, each task by the others.
+
+    `say` gets a line on the largest number of known rows.
+    """
+    rows: list[Record] = []
+    for known, some in residuals.items():
+        row = {"shots": known, "level": LEVEL, "tasks": len(np.unique(some[:, 1]))}
+        rows.append(row | {"share": coverage(some, LEVEL)})
+    for row in rows[-1:]:
+        if row["share"] is None:
+            say(f"intervals of {LEVEL} are infinite: {row['tasks']} scored tasks are too few")
+        else:
+            after = f"{row['shots']} known row{'' if row['shots'] == 1 else 's'}"
+            held = f"hold {row['share']:.2f} of a task's rows after {after}"
+            say(f"intervals of {LEVEL} {held}: {row['tasks']:,} tasks, each by the others")
+    return rows
 
 
 def importance(

@@ -16,6 +16,10 @@ from moml.data.table.groups import group, split, weights
 from moml.data.table.levels import cross_fitted, with_levels
 from moml.errors import ConfigError, DataError, MomlWarning, check_count
 from moml.models.user import as_model, check_model
+from moml.runs.consistency import assert_equal
+from moml.runtime.mesh import mesh
+from moml.runtime.process_group import ALONE, ProcessGroup
+from moml.tabular.fitting.boosted import boosted
 from moml.tabular.fitting.crossfit import FEW, fit_crossed
 from moml.tabular.fitting.fit import fit_models
 from moml.tabular.model import TableModel
@@ -23,7 +27,15 @@ from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
 from moml.tabular.score import cold_start, fit_rivals, score_tasks
 from moml.tabular.store import BLOCK, Block, free_place, in_memory
-from moml.tabular.summary import describe, importance, logs_place, open_logs, scores_row
+from moml.tabular.summary import (
+    describe,
+    importance,
+    interval_coverage,
+    logs_place,
+    open_logs,
+    scores_row,
+)
+from moml.training.evaluate import levels
 from moml.training.progress import bar
 
 SHOTS = 10  # the largest default
@@ -56,6 +68,8 @@ def train_table(
     kinds: Sequence[str] | None = None,
     seed: int = 0,
     model: str | None = None,
+    devices: int | None = None,
+    process_group: ProcessGroup = ALONE,
     log: Sequence[str] = (),
     progress: bool = False,
     say: Callable[[str], None] = lambda line: None,
@@ -111,6 +125,11 @@ def train_table(
         Seed of everything random.
     model
         Your own network, MODULE:FUNCTION; it is called with the numbers of inputs and outputs.
+    devices
+        Devices of each process that members are spread over; by default one, with several
+        processes all that they have.
+    process_group
+        The processes that train together, see `moml.runtime.process_group.join`; the first writes.
     log
         Services that get losses and scores, of tensorboard, wandb, mlflow (extras of these names).
     progress
@@ -142,6 +161,10 @@ def train_table(
         raise ConfigError(
             f"task, target, order and weight must be different columns; got {special}"
         )
+    if devices is not None:
+        check_count("devices", devices)
+    grid = mesh(devices) if process_group.processes > 1 or (devices or 1) > 1 else None
+    say = say if process_group.leads else lambda line: None
     build = None if model is None else load_build(model)
     wanted = None if inputs is None else list(dict.fromkeys([*special, *inputs]))
     form = cells(decimal, thousands, units, na)
@@ -170,9 +193,9 @@ def train_table(
         check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
     for line in describe(columns, table, groups):
         say(line)
-    for line in doubts(table, columns, groups):
+    for line in doubts(table, columns, groups) if process_group.leads else ():
         warnings.warn(line, MomlWarning, stacklevel=2)
-    crossed = classes is None and kinds is None and build is None and len(groups.ids) < FEW
+    crossed = kinds is None and build is None and len(groups.ids) < FEW
     brings = f"a new task brings {shots} row{'s' if shots > 1 else ''}"
     if crossed:
         say(f"each of {len(groups.ids)} tasks is scored by members that did not see it; {brings}")
@@ -187,6 +210,7 @@ def train_table(
         fit_models, x, y, shots=shots, ordered=order is not None, classes=classes,
         weights=given.weights, kinds={"personal": kinds, "pooled": ["pooled"]}, build=build,
         members=members, iterations=iterations, seed=seed, progress=progress, space_for=every,
+        mesh=grid,
     )  # fmt: skip
     settings = {
         "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
@@ -196,11 +220,19 @@ def train_table(
     }  # fmt: skip
     named = {"task": task, "target": target, "order": order, "weight": weight, "shots": shots,
              "seed": seed, "model": model}  # fmt: skip
-    with open_logs(log, logs, named | settings) as phase:
+    facts = {"rows": len(x), "tasks": len(every), "features": x.shape[1], "targets": y.sum()}
+    assert_equal(process_group, "command", {**named, **settings})
+    assert_equal(process_group, "table", facts)
+    if grid is not None:
+        say(f"members on {grid.size} devices of {process_group.processes} processes")
+    with (
+        process_group.watch(),
+        open_logs(log if process_group.leads else (), logs, named | settings) as phase,
+    ):
         if crossed:
             models, cold, rivals, scored = fit_crossed(
                 given, columns.target, shots=shots, ordered=order is not None, members=members,
-                iterations=iterations, seed=seed, progress=progress, log=phase("folds"),
+                iterations=iterations, seed=seed, progress=progress, mesh=grid, log=phase("folds"),
             )  # fmt: skip
             held, trained = [], list(range(len(every)))
         else:
@@ -209,10 +241,16 @@ def train_table(
             cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
             rivals = fit_rivals(personal, x, y, seen, seed)
             held, trained = parts.held.tolist(), list(parts.train)
+            trees = boosted(
+                x, y, seen, [np.array(personal.held_out)], known=levels(shots), classes=classes,
+                ordered=order is not None, weights=given.weights, seed=seed,
+            )  # fmt: skip
             scored = score_tasks(
-                models, cold, rivals, columns.target, given, held, seed=seed, progress=progress
-            )
+                models, cold, rivals, columns.target, given, held, seed=seed, progress=progress,
+                more=trees,
+            )  # fmt: skip
         phase("scores")(scores_row(scored.rows))
+        held_shares = interval_coverage(scored.residuals, say)
         some = held or list(range(len(every)))
         ranks = importance(columns, models["personal"], given, some, seed)
         if refit and not crossed and len(every) <= REFIT:
@@ -222,12 +260,13 @@ def train_table(
     about = named | {
         "held_out": [groups.ids[i] for i in held],
         "trained": [groups.ids[i] for i in trained], "cold": cold, "settings": settings,
-        "importance": ranks,
+        "importance": ranks, "coverage": held_shares,
     }  # fmt: skip
     nobody = in_memory([], [(models["personal"].start(), np.zeros(0, int))])
     run = TableRun(about, columns, models, rivals, nobody, scored.residuals, scored.rows)
     blocks = _personal(models["personal"], x, y, every, progress)
-    return run.with_tasks(groups.ids, blocks, out)
+    write = partial(run.with_tasks, groups.ids, blocks, out if process_group.leads else None)
+    return process_group.run_all("write", write)
 
 
 def _personal(

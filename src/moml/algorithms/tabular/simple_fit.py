@@ -6,14 +6,25 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from moml.algorithms.tabular.mixed import cross_products, fit_mixed
+from moml.algorithms.tabular.logistic import fit_logistic, outputs
+from moml.algorithms.tabular.mixed import (
+    FAR,
+    MixedModel,
+    Structure,
+    cross_products,
+    fit_mixed,
+)
+from moml.algorithms.tabular.rivals import Rivals
 from moml.algorithms.tabular.simple import Simple, known_mean, tree_inputs
-from moml.algorithms.tabular.structures import design_of, structures
+from moml.algorithms.tabular.structures import VARIES, WIDE, design_of, structures
 from moml.algorithms.tabular.trees import ROUNDS, Trees, boost, joined, stages
 from moml.models.table import Knots
 
 EACH = 20  # trees between two looks
+FREE = 1e6  # variance of an intercept that is not shrunk, where the noise has variance 1
 ROOM = 0.5  # of the range of the targets, that predictions of a mixed model may lie beyond it
+
+LOGISTIC = 20_000  # rows times outputs that a logistic model learns from
 
 RowLists = Sequence[Int[np.ndarray, " _"]]
 Summaries = Callable[[RowLists], Float[np.ndarray, "lists summary"]]
@@ -39,13 +50,15 @@ def fit_simple(
     support: RowLists,
     query: RowLists,
     summaries: Summaries,
+    rivals: Sequence[Rivals],
     rng: np.random.Generator,
 ) -> SimpleFits:
     """Mixed models of all structures that the table suggests, and boosted trees.
 
     `known` are the numbers of known rows to learn for, `support` and `query` the rows of each task
-    as it is scored, `summaries` the summaries of lists of known rows. The structures are found on
-    all tasks, everything else is fitted without the tasks of a fold.
+    as it is scored, `summaries` the summaries of lists of known rows, `rivals` the baselines of
+    each fold and of all tasks. The structures are found on all tasks, everything else is fitted
+    without the tasks of a fold.
     """
     weigh = np.ones(len(x)) if weights is None else weights / max(float(weights.mean()), 1e-12)
     products = cross_products(design_of(at, x), y, groups, weigh)
@@ -60,9 +73,64 @@ def fit_simple(
         fits = [fit_mixed(part, structure, full.theta) for part in parts]
         by_fold[name] = [fit.model._replace(bounds=bounds) for fit in fits]
         whole[name] = full.model._replace(bounds=bounds)
+    if x.shape[1] <= WIDE:
+        alone = [ridge_alone(one, x.shape[1])._replace(bounds=bounds) for one in rivals]
+        by_fold["alone"], whole["alone"] = [*alone[:-1]], alone[-1]
     pairs = known_and_asked(groups, known, ordered, rng)
     trees = _trees(x, y, pairs, support, query, fold, weigh, summaries, rng)
     by_fold["trees"], whole["trees"] = [*trees], joined(trees, 1 / len(trees))
+    return SimpleFits(by_fold, whole)
+
+
+def ridge_alone(rivals: Rivals, features: int) -> MixedModel:
+    """The ridge of each task alone, of the baselines, as a mixed model with given variances.
+
+    Its intercept has variance `FREE`, its slopes 1 / penalty, and the noise 1.
+    """
+    return MixedModel(
+        np.array([0]), np.array(rivals.mean), np.arange(1 + features),
+        np.diag([FREE, *[1 / rivals.penalty] * features]), np.asarray(1.0),
+        np.array([-FAR, FAR]),
+    )  # fmt: skip
+
+
+def fit_logistics(
+    x: Float[np.ndarray, "rows features"],
+    y: Int[np.ndarray, " rows"],
+    classes: int,
+    groups: RowLists,
+    fold: Int[np.ndarray, " groups"],
+    at: Knots,
+    *,
+    weights: Float[np.ndarray, " rows"] | None,
+    rng: np.random.Generator,
+) -> SimpleFits:
+    """Logistic models with a random intercept: without inputs, and with all of them.
+
+    Inputs that vary within groups share one prior variance, the others another. Fits without the
+    tasks of a fold begin with that of all tasks.
+    """
+    weigh = np.ones(len(x)) if weights is None else weights / max(float(weights.mean()), 1e-12)
+    most = max(1, LOGISTIC // (outputs(classes) * len(groups)))
+    cut = lambda rows: rows if len(rows) <= most else rng.choice(rows, most, replace=False)
+    some = [cut(rows) for rows in groups]
+    design, lines = design_of(at, x), range(1, x.shape[1] + 1)
+    several = [rows for rows in groups if len(rows) > 1]
+    moves = np.array([np.ptp(x[rows], axis=0) > 1e-6 for rows in several])
+    within = moves.reshape(len(several), x.shape[1]).mean(axis=0) > VARIES
+    prior = (-1, *(int(within.any() and not within[j - 1]) for j in lines))
+    tried = {"level": Structure((0,), (-1,), (0,))}
+    tried |= {"logistic": Structure((0, *lines), prior, (0,))} if lines else {}
+    by_fold: dict[str, list[Simple]] = {}
+    whole: dict[str, Simple] = {}
+    for name, structure in tried.items():
+        fit = lambda rows, start=None, s=structure: fit_logistic(
+            design, y, rows, s, classes, weigh, start
+        )
+        full = fit(some)
+        rest = lambda f: [rows for rows, mine in zip(some, fold, strict=True) if mine != f]
+        by_fold[name] = [fit(rest(f), full).model for f in range(fold.max() + 1)]
+        whole[name] = full.model
     return SimpleFits(by_fold, whole)
 
 
@@ -100,7 +168,7 @@ def _trees(
     summaries: Summaries,
     rng: np.random.Generator,
 ) -> list[Trees]:
-    """Boosted trees for each fold, as many as predict the folds' tasks best.
+    """Boosted trees for each fold, as many as predict the tasks of the other folds best.
 
     They learn as they will be asked: some rows of a task are known, the others predicted.
     """
@@ -112,11 +180,11 @@ def _trees(
     inputs, queries = tree_inputs(learn, x[rows]), tree_inputs(ask, x[asked])
     left, off = y[rows] - known_mean(learn), y[asked] - known_mean(ask)
     own, scored = fold[repeat(np.array(pairs.task), pairs.asked)], repeat(fold, query)
-    made, loss = [], np.zeros(ROUNDS // EACH)
-    for f in range(fold.max() + 1):
+    made, loss = [], np.zeros((fold.max() + 1, ROUNDS // EACH))
+    for f in range(len(loss)):
         some, mine = own != f, scored == f
         made.append(boost(inputs[some], left[some], weigh[rows[some]], rng))
         for i, given in enumerate(stages(made[-1], queries[mine], EACH)):
-            loss[i] += weigh[asked][mine] @ (off[mine] - given) ** 2
-    best = EACH * (1 + int(loss.argmin()))
-    return [Trees(*(part[:best] for part in one)) for one in made]
+            loss[f, i] = weigh[asked][mine] @ (off[mine] - given) ** 2
+    best = EACH * (1 + (loss.sum(axis=0) - loss).argmin(axis=1))
+    return [Trees(*(part[:n] for part in one)) for n, one in zip(best, made, strict=True)]

@@ -13,23 +13,26 @@ SLOPES = 2  # inputs with random slopes, at most
 SPLINES = 3  # inputs with a spline, at most
 SLOPE_SCORE, SPLINE_SCORE = 1.5, 1.0  # least scores, in standard deviations
 WIDE = 32  # inputs with a slope of the task each, at most
+BEYOND = 0.5  # of an input's range, that lines go on outside of it
 VARIES = 0.3  # share of the groups in which an input must vary to have a slope or a spline
 
 
 def design_of(at: Knots, x: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, "rows c"]:
-    """[1, x, pieces(x)] in double precision; inputs are held at the ends of their pieces.
+    """[1, x, pieces(x)] in double precision; inputs are held at some distance from training's.
 
-    Beyond what training has seen a line would go on for ever.
+    New tasks often lie outside the range of few tasks. Lines go on there, by `BEYOND` of the range
+    on both sides; pieces end with the range.
 
     >>> at = Knots(np.array([0]), np.array([0.0]), np.array([2.0]))
-    >>> design_of(at, np.array([[9.0]])).tolist()
-    [[1.0, 2.0, 0.5]]
+    >>> design_of(at, np.array([[2.5], [9.0]])).tolist()
+    [[1.0, 2.5, 0.5], [1.0, 3.0, 0.5]]
     """
     x, ends = np.asarray(x, float), np.tile([[np.inf], [-np.inf]], x.shape[1])
     np.minimum.at(ends[0], at.column, at.low)
     np.maximum.at(ends[1], at.column, at.low + at.width)
     bent = np.isfinite(ends[0])
-    x = np.where(bent, np.clip(x, *np.where(bent, ends, [[-np.inf], [np.inf]])), x)
+    reach = BEYOND * np.where(bent, ends[1] - ends[0], 0)
+    x = np.where(bent, np.clip(x, ends[0] - reach, ends[1] + reach), x)
     return np.concatenate([np.ones((len(x), 1)), x, np.asarray(pieces_of(at, x))], axis=1)
 
 
@@ -38,8 +41,8 @@ def structures(products: Products, features: int, at: Knots) -> dict[str, Struct
 
     `mean` is the shrunken mean of the task. `ridge` adds independent slopes of the task, all of one
     variance. `intercept` has all inputs, with one prior variance for those that vary within groups
-    and one for the others. `slopes` adds random slopes, `spline` a spline of some inputs, `curves`
-    a spline for each task.
+    and one for the others. `lines` adds the slopes of `ridge` to it, `slopes` random slopes of some
+    inputs, `spline` a spline of some inputs, `curves` a spline for each task.
     """
     within = _varies(products, features)
     lines = range(1, features + 1)
@@ -51,6 +54,7 @@ def structures(products: Products, features: int, at: Knots) -> dict[str, Struct
     able = [j for j in lines if within[j - 1]]
     if 0 < len(able) <= WIDE:
         found["ridge"] = Structure((0,), (-1,), (0,), tuple(able))
+        found["lines"] = Structure(fixed, prior, (0,), tuple(able))
     slopes: tuple[int, ...] = ()
     model = fit_mixed(products, found["intercept"]).model
     for _ in range(min(SLOPES, len(able))):

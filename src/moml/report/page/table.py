@@ -6,7 +6,7 @@ from moml.report.page.charts import by_known
 from moml.report.page.html import Markup, join, pair, section, table, tag, tiles, upper
 from moml.report.page.runs import METRICS, Tabled
 from moml.report.page.svg import Series
-from moml.report.terminal import score_grid, verdict
+from moml.report.terminal import plural, score_grid, verdict
 from moml.types import Record
 
 MODELS = {
@@ -14,6 +14,7 @@ MODELS = {
     "pooled": "the same for every task",
     "per-task": "a ridge regression on the task's known rows only",
     "shrunken-mean": "the mean of the known targets, shrunken towards the mean of all tasks",
+    "lightgbm": "LightGBM with features of the task's known rows",
 }
 
 
@@ -65,6 +66,7 @@ def body(run: Tabled) -> list[Markup]:
         _lead(run.about, run.rows[0]["tasks"]),
         tiles(pairs),
         tag("p", upper(verdict(run.rows)) + "."),
+        *_coverage(run.about.get("coverage", [])),
     ]
     metrics = list(dict.fromkeys(row["metric"] for row in run.rows))
     pictures = [figure for name in metrics for figure in _pictures(run.rows, name)]
@@ -89,6 +91,17 @@ def body(run: Tabled) -> list[Markup]:
     some = "held-out tasks" if run.about["held_out"] else "the tasks that it learned from"
     parts += _importance(run.about.get("importance", []), some)
     return [*parts, section("Columns", _columns(run.about))]
+
+
+def _coverage(rows: Sequence[Record]) -> list[Markup]:
+    """How many rows the intervals hold after the most known rows, if there are any."""
+    for row in rows[-1:]:
+        if row["share"] is not None:
+            held = f"hold {100 * row['share']:.0f} % of the rows of a task"
+            after = f"after {plural(row['shots'], 'known row')}"
+            by = f"{row['tasks']:,} tasks, the bounds of each from the others"
+            return [tag("p", f"Intervals of {row['level']} {held} {after} ({by}).")]
+    return []
 
 
 def _importance(ranks: Sequence[Record], tasks: str) -> list[Markup]:

@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from moml.algorithms.tabular.members import Shape, candidates
 from moml.algorithms.tabular.rivals import Rivals, learn_rivals, row_losses
-from moml.algorithms.tabular.simple_fit import fit_simple
-from moml.algorithms.tabular.stack import Stack, stacked
+from moml.algorithms.tabular.simple_fit import fit_logistics, fit_simple
+from moml.algorithms.tabular.stack import Stack, averaged, stacked, stacked_chances
 from moml.data.table.target import Target
 from moml.errors import DataError
 from moml.models.table import Knots, knots
+from moml.tabular.fitting.boosted import Boosted, boosted
 from moml.tabular.fitting.fit import held_rows, round_up
 from moml.tabular.fitting.program import table_data
 from moml.tabular.fitting.training import Candidate, HeldOut, task_losses, train_members
@@ -47,7 +49,7 @@ class Fold(NamedTuple):
     tasks: np.ndarray
     nets: TableModel  # networks and simple members, not yet weighed
     pooled: TableModel
-    rivals: Rivals
+    rivals: Sequence[Rivals | Boosted]
 
 
 def fit_crossed(
@@ -60,10 +62,12 @@ def fit_crossed(
     iterations: int | None,
     seed: int,
     progress: bool,
+    mesh: Mesh | None = None,
     log: Callable[[Record], None] = lambda row: None,
 ) -> Crossed:
-    """Fit a table of numbers with few tasks; there are two folds for each of `members`."""
-    shape = Shape(given.x.shape[1], None, ordered)
+    """Fit a table with few tasks; there are two folds for each of `members`."""
+    classes = len(target.classes) or None
+    shape = Shape(given.x.shape[1], classes, ordered)
     x, y, every = as_input(given.x), as_target(shape, given.y), given.groups.lists()
     if given.weights is not None and not given.weights.any():
         raise DataError("some rows to score on must have a positive weight; all weights are 0")
@@ -73,25 +77,35 @@ def fit_crossed(
     at = knots(x)
     train = partial(_networks, shape, at, x, y, every, fold, given.weights, shots)
     nets, scores = train(members=members, iterations=iterations, seed=seed, progress=progress,
-                         log=log)  # fmt: skip
+                         mesh=mesh, log=log)  # fmt: skip
     own = {kind: nets[kind] for kind in candidates(shape)}
     table = lambda metas, simple={}: TableModel(shape, at, metas, shots, (), scores, simple)
-    plain, simple = fit_simple(
+    rivals = []  # of each fold, then of all tasks
+    for f in range(fold.max() + 2):
+        rest = np.flatnonzero(fold != f).tolist()
+        support, query = ([part[i] for i in rest] for part in parts)
+        rivals.append(learn_rivals(x, y, support, query, classes))
+    plain, simple = fit_logistics(
+        x, y, classes, every, fold, at, weights=given.weights, rng=rng
+    ) if classes else fit_simple(
         x, y, every, fold, at, weights=given.weights, known=levels(shots), ordered=ordered,
-        support=parts.support, query=parts.query,
+        support=parts.support, query=parts.query, rivals=rivals,
         summaries=lambda some: table(own).personal(x, y, some).summary, rng=rng,
     )  # fmt: skip
+    apart = [np.flatnonzero(fold == f) for f in range(fold.max() + 1)]
+    trees = boosted(
+        x, y, every, apart, known=levels(shots), ordered=ordered, classes=classes,
+        weights=given.weights, seed=seed,
+    )  # fmt: skip
     folds = []
-    for f in range(fold.max() + 1):
+    for f, tasks in enumerate(apart):
         mine = lambda metas, f=f: {kind: _of_fold(meta, f, fold) for kind, meta in metas.items()}
-        rest = np.flatnonzero(fold != f).tolist()
-        some = SupportQuery(*([part[i] for i in rest] for part in parts))
         folds.append(
             Fold(
-                np.array([i for i in np.flatnonzero(fold == f) if len(every[i]) > 1], int),
+                np.array([i for i in tasks if len(every[i]) > 1], int),
                 table(mine(own), {name: models[f] for name, models in plain.items()}),
                 table(mine({"pooled": nets["pooled"]})),
-                learn_rivals(x, y, some.support, some.query, None),
+                [rivals[f], *trees[f : f + 1]],
             )
         )
     kinds = (*own, *simple)
@@ -102,13 +116,12 @@ def fit_crossed(
     stays = np.array([kind in used for kind in kinds])
     model = TableModel(
         shape, at, {kind: meta for kind, meta in own.items() if kind in used}, shots, (),
-        _with_weights(scores, crossed, stack, kinds, y),
+        _with_weights(scores, crossed, stack, kinds, y, classes),
         {name: one for name, one in simple.items() if name in used},
         stack._replace(weights=stack.weights[:, stays]),
     )  # fmt: skip
     models = {"personal": model, "pooled": table({"pooled": nets["pooled"]})}
-    rivals = learn_rivals(x, y, parts.support, parts.query, None)
-    return Crossed(models, cold, rivals, scored)
+    return Crossed(models, cold, rivals[-1], scored)
 
 
 def deal(sizes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
@@ -138,6 +151,7 @@ def _networks(
     iterations: int | None,
     seed: int,
     progress: bool,
+    mesh: Mesh | None,
     log: Callable[[Record], None],
 ) -> tuple[dict[str, Meta], tuple[Record, ...]]:
     """Networks by kind, leaves [settings * folds, ...], and what was tried.
@@ -200,7 +214,6 @@ def _crossed(
     """The answers of each fold's members for its tasks, of the pooled model, and of baselines."""
     which, rows = [], []
     answers: dict[int, dict[str, list[np.ndarray]]] = {k: {} for k in steps}
-    alone = {kind: np.eye(len(kinds))[[i]] for i, kind in enumerate(kinds)}
     for tasks, nets, pooled, rivals in folds:
         if not len(tasks):
             continue
@@ -212,14 +225,10 @@ def _crossed(
         for k in steps:
             support = [parts.support[i][:k] for i in tasks]
             personal = nets.personal(x, y, support)
-            found = {
-                kind: _with(nets, Stack(np.zeros(1, int), weights)).answers(
-                    personal, owner, x[flat]
-                )
-                for kind, weights in alone.items()
-            }
+            found = dict(zip(kinds, nets.each(personal, owner, x[flat]), strict=True))
             found["pooled"] = pooled.unadapted(x[flat])
-            found |= rivals.answers(x, y, support, owner, x[flat], None)
+            for rival in rivals:
+                found |= rival.answers(x, y, support, owner, x[flat], nets.shape.classes)
             for name, some in found.items():
                 answers[k].setdefault(name, []).append(some)
     joined_ = {
@@ -227,12 +236,6 @@ def _crossed(
         for k, each in answers.items()
     }
     return CrossFit(np.concatenate(which), np.concatenate(rows), joined_)
-
-
-def _with(model: TableModel, stack: Stack) -> TableModel:
-    return TableModel(
-        model.shape, model.knots, model.metas, model.shots, simple=model.simple, stack=stack
-    )
 
 
 def _weighed(
@@ -245,41 +248,46 @@ def _weighed(
     seed: int,
 ) -> tuple[Stack, Scored, str]:
     """The weights of the candidates, and scores by weights that a task had no part in."""
-    which, at, answers = crossed
+    (which, at, answers), fit = crossed, stacked_chances if target.classes else stacked
     weigh = np.ones(len(at)) if given.weights is None else given.weights[at].astype(float)
-    mine = fold[which]
+    mine, classes, count = fold[which], len(target.classes) or None, np.arange(len(at))
     weights, found, residuals, cold, start = [], [], {}, "personal", y[at]
     for k, each in answers.items():
-        errors = np.stack([each[kind] for kind in kinds]) - y[at]
-        ok = lambda some, e=errors: stacked(e[:, some], weigh[some], len(np.unique(which[some])))
+        answered = np.stack([each[kind] for kind in kinds])
+        errors = answered[:, count, y[at]] if classes else answered - y[at]
+        ok = lambda some, e=errors: fit(e[:, some], weigh[some], which[some])
         weights.append(ok(np.ones(len(at), bool)))
-        personal = np.empty(len(at))
+        personal, spread = np.empty(answered.shape[1:]), np.empty(len(at))
         for f in np.unique(mine):
-            others = mine != f
+            others, own = mine != f, mine == f
             w = ok(others) if others.any() else weights[-1]
-            personal[mine == f] = w @ (errors[:, mine == f] + y[at][mine == f])
+            personal[own], spread[own] = averaged(w[None], answered[:, own])
         if not k:
-            least = lambda some: np.average(row_losses(some, y[at]), weights=weigh)
+            least = lambda some: np.average(row_losses(some, y[at], classes), weights=weigh)
             cold = "personal" if least(personal) <= least(each["pooled"]) else "pooled"
-            start = personal = personal if cold == "personal" else each["pooled"]
+            if cold == "pooled":
+                personal, spread = each["pooled"], 0 * spread
+            start = personal
         shown = {"personal": personal} | {n: a for n, a in each.items() if n not in kinds}
         found += score_rows(target, shown, start, y[at], weigh, which, k)
-        off = target.unscale(y[at]) - target.unscale(personal)
-        residuals[k] = np.column_stack([off, which])
+        if not classes:
+            off = target.unscale(y[at]) - target.unscale(personal)
+            residuals[k] = np.column_stack([off, which, spread * target.scale.std])
     stack = Stack(np.array([*answers]), np.stack(weights))
     return stack, Scored(found, residuals), cold
 
 
 def _with_weights(
-    scores: Sequence[Record], crossed: CrossFit, stack: Stack, kinds: Sequence[str], y: np.ndarray
-) -> tuple[Record, ...]:
+    scores: Sequence[Record], crossed: CrossFit, stack: Stack, kinds: Sequence[str], y: np.ndarray,
+    classes: int | None,
+) -> tuple[Record, ...]:  # fmt: skip
     """All candidates with the weight of their kind where the most rows are known."""
     weights = dict(zip(kinds, stack.weights[-1].tolist(), strict=True))
     rows = [row | {"weight": weights[row["kind"]]} for row in scores]
     answers = crossed.answers[max(crossed.answers)]
     for kind in kinds:
         if kind not in {row["kind"] for row in scores}:
-            loss = float(row_losses(answers[kind], y[crossed.rows]).mean())
+            loss = float(row_losses(answers[kind], y[crossed.rows], classes).mean())
             rows.append(
                 {"kind": kind, "eta": None, "beta": None, "loss": loss, "kept": weights[kind] > 0,
                  "tasks": len(np.unique(crossed.which)), "weight": weights[kind]}

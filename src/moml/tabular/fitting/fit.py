@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
 from moml.algorithms.tabular.members import KINDS, Shape, candidates
@@ -12,7 +13,13 @@ from moml.errors import ConfigError, DataError, check_count
 from moml.models.table import Knots, knots
 from moml.models.user import Build
 from moml.tabular.fitting.program import VISIT, table_data
-from moml.tabular.fitting.training import Candidate, HeldOut, task_losses, train_members
+from moml.tabular.fitting.training import (
+    Candidate,
+    HeldOut,
+    clearly_worse,
+    task_losses,
+    train_members,
+)
 from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, as_input, as_target, padded, power, split_rows
 from moml.types import Meta, Record, Task
@@ -75,13 +82,14 @@ def fit_models(
     only: Sequence[str] | None = None,
     space_for: Sequence[ArrayLike] | None = None,
     at: Knots | None = None,
+    mesh: Mesh | None = None,
     log: Callable[[Record], None] = lambda row: None,
 ) -> dict[str, TableModel]:
     """Train models of some kinds each, by name, all members side by side; see `fit_groups`.
 
     Trainings of a table share their compiled programs if they have the same `kinds`, of which
     `only` some models are trained, the same knots `at`, and `space_for` the same groups. `log`
-    gets the rows of `train_members`.
+    gets the rows of `train_members`, which spreads members over the devices of a `mesh`.
     """
     x, y = _checked(x, y, classes)
     shape = Shape(x.shape[1], classes, ordered, build=build)
@@ -96,7 +104,8 @@ def fit_models(
     lists = [np.asarray(rows, int) for rows in groups]
     sizes = np.array([np.size(rows) for rows in (lists if space_for is None else space_for)])
     held = choose(lists, seed) if held_out is None else tuple(int(i) for i in held_out)
-    seen = [rows for i, rows in enumerate(lists) if i not in set(held)]
+    apart = set(held)
+    seen = [rows for i, rows in enumerate(lists) if i not in apart]
     if not seen or not held:
         raise DataError(
             f"training needs tasks to learn from and tasks to hold out; got {len(lists)} tasks, "
@@ -118,6 +127,7 @@ def fit_models(
         iterations=iterations,
         progress=progress,
         only=[kind for name in names for kind in chosen[name]],
+        mesh=mesh,
         log=log,
     )
     pick = lambda some: [one for kind in some for one in tried[kind]]
@@ -240,9 +250,7 @@ def _averaged(
     standard errors of that difference.
     """
     by_task = np.stack([task_losses(shape, answers, test.query) for _, _, answers in tried])
-    above = by_task - by_task[np.argmin(by_task.sum(axis=1))]
-    error = math.sqrt(above.shape[1]) * above.std(axis=1)
-    kept = above.sum(axis=1) <= 2 * error
+    kept = ~clearly_worse(by_task)
     rows, scores = float(np.sum(test.query.mask)), []
     metas: dict[str, list[Meta]] = {}
     for (setting, meta, _), loss, ok in zip(tried, by_task, kept, strict=True):

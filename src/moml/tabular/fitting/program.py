@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh
 from jax.stages import Wrapped
 from jaxtyping import Array, Int
 from numpy.typing import ArrayLike
@@ -23,6 +24,7 @@ from moml.algorithms.tabular.members import Parts, Shape, meta_like, parts
 from moml.methods import method
 from moml.models.table import Knots
 from moml.runtime.compiling import quick_jit
+from moml.runtime.mesh import ROWS, WHOLE
 from moml.runtime.precompiled import Precompiled
 from moml.tabular.rows import RowLists, power
 from moml.tasks.groups import Grouped, below, drawn_from, grouped, places
@@ -199,12 +201,15 @@ def first_program(kinds: tuple[str, ...], plan: TablePlan) -> Wrapped:
 
 
 @lru_cache(maxsize=64)
-def train_program(kind: str, plan: TablePlan) -> Precompiled:
+def train_program(kind: str, plan: TablePlan, mesh: Mesh | None = None) -> Precompiled:
     """(states, table, held-out tasks, visits, first step, number of steps, hyper) -> ...
 
     It returns states, loss and norm of each step, and predictions for the held-out tasks' queries.
     Members are [settings * seeds]; those that differ in hyper-parameters alone see the same visits.
+    On a mesh each device has some of the members; `hyper` is then that of each member, and a last
+    argument each member's place among the seeds of `visits`.
     """
+    each = mesh is not None
 
     def run(
         state: State, given: TableData, test: Task, visits: Visits,
@@ -213,7 +218,7 @@ def train_program(kind: str, plan: TablePlan) -> Precompiled:
         made, flat, algorithm, _ = member(kind, plan, given)
         fetch = jax.vmap(partial(_fetched, given.rows, plan.visit))
         over_seeds = jax.vmap(algorithm.step, (0, 0, None))
-        step = jax.vmap(over_seeds, (0, None, 0))
+        step = jax.vmap(over_seeds, (0, 0 if each else None, 0))
         now = jax.vmap(cosine(plan.steps), (0, None))
         settings = len(jax.tree.leaves(hyper)[0])
         state = jax.tree.map(lambda a: a.reshape(settings, -1, *a.shape[1:]), state)
@@ -222,6 +227,8 @@ def train_program(kind: str, plan: TablePlan) -> Precompiled:
             # vmap is inside the loop: around it, the loop would be traced several times
             state, seen = carry
             batch = fetch(visits.ids[:, i], visits.rows[:, i])
+            if each:  # a setting of its own
+                batch = jax.tree.map(lambda leaf: leaf[:, None], batch)
             state, info = step(state, batch, now(hyper, begin + i))
             return state, jax.tree.map(lambda all_, new: all_.at[..., i].set(new), seen, info)
 
@@ -240,7 +247,19 @@ def train_program(kind: str, plan: TablePlan) -> Precompiled:
 
         return state, info, jax.vmap(answers)(state.meta)
 
-    return Precompiled(quick_jit(run, donate_argnums=0))
+    if mesh is None:
+        return Precompiled(quick_jit(run, donate_argnums=0))
+
+    def some(
+        state: State, given: TableData, test: Task, visits: Visits,
+        begin: Int[Array, ""], count: Int[Array, ""], hyper: Hyper, seed: Int[Array, " members"],
+    ) -> tuple[State, Info, jax.Array]:  # fmt: skip
+        visits = jax.tree.map(lambda leaf: leaf[seed], visits)
+        return run(state, given, test, visits, begin, count, hyper)
+
+    into = (ROWS, *[WHOLE] * 5, ROWS, ROWS)
+    spread = jax.shard_map(some, mesh=mesh, in_specs=into, out_specs=ROWS, check_vma=False)
+    return Precompiled(quick_jit(spread, donate_argnums=0))
 
 
 def _fetched(

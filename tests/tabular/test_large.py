@@ -1,0 +1,76 @@
+"""Tables of many tasks: each setting is trained by itself, and those clearly worse are dropped."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from moml.algorithms.tabular.members import Shape
+from moml.tabular.fitting import training
+from moml.tabular.fitting.calls import Calls
+from moml.tabular.fitting.fit import fit_groups
+from moml.types import Batch, Task
+
+QUICK = {"shots": 4, "members": 1, "iterations": 80}
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Slopes of their own, which an adapted head learns and a summary alone does not."""
+    rng = np.random.default_rng(0)
+    groups = np.split(np.arange(2400), 200)
+    x = rng.normal(size=(2400, 2))
+    y = x[:, 0] + 2 * rng.normal(size=200).repeat(12) * x[:, 1] + 0.1 * rng.normal(size=2400)
+    return x, y / y.std(), groups
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The candidates that each stretch trains."""
+    found, run = [], Calls.run
+
+    def counted(self, pool, states, *given):
+        found.append({(call.kind, i) for call in states for i in call.settings})
+        return run(self, pool, states, *given)
+
+    monkeypatch.setattr(Calls, "run", counted)
+    return found
+
+
+def test_what_is_clearly_worse_is_trained_for_a_quarter(table, trained, monkeypatch):
+    every = {(kind, i) for kind in ("summary", "head") for i in range(len(training.ETAS))}
+    whole = fit_groups(*table, **QUICK)
+    assert trained == [every] * training.LOOKS
+    trained.clear()
+    monkeypatch.setattr(training, "LARGE", 100)
+    model = fit_groups(*table, **QUICK)
+    quarter = training.LOOKS // training.HALVE
+    assert trained[:quarter] == [every] * quarter
+    assert not {("summary", 0), ("summary", 1)} & set().union(*trained[quarter:])
+    assert all(later <= earlier for earlier, later in pairwise(trained))
+    # settings alone are as side by side, and what was dropped is listed as it was then
+    assert [*model.metas] == [*whole.metas] == ["head"]
+    loss = lambda made: {(row["kind"], row["eta"]): row["loss"] for row in made.scores}
+    for (kind, eta), given in loss(model).items():
+        i = training.ETAS.index(eta)
+        if (kind, i) in trained[-1]:
+            assert given == pytest.approx(loss(whole)[kind, eta], rel=1e-6)
+        else:
+            assert given > loss(whole)[kind, eta] - 1e-9
+    assert all(row["kept"] is False for row in model.scores if row["kind"] == "summary")
+
+
+def test_a_larger_rate_stays_beside_a_smaller_one(table):
+    rng = np.random.default_rng(0)
+    query = Batch(np.zeros((50, 1, 1)), np.zeros((50, 1)), np.ones((50, 1)))
+    test = training.HeldOut(Task(query, query), 50)
+    off = lambda size: size + 0.1 * rng.random((1, 50, 1))
+    best = lambda *sizes: {
+        (kind, i): training.Best(np.ones(1), np.ones((1, 1)), off(size))
+        for (kind, i), size in zip([("head", 0), ("head", 1), ("pooled", 0)], sizes, strict=True)
+    }
+    lost = lambda *sizes: training._hopeless(
+        set(best(*sizes)), best(*sizes), [0.003, 0.01], Shape(1), test
+    )
+    assert lost(1.0, 2.0, 9.0) == set()
+    assert lost(2.0, 1.0, 9.0) == {("head", 0)}
