@@ -3,6 +3,7 @@
 They compile far more than they compute, so XLA optimises little, and fuses in the way that compiles
 quickly: a quarter of the time. `make demo`, the doctests and the benchmarks run what users run.
 All processes of a run of the tests, workers and commands, share one folder of compiled programs.
+Most time goes into tracing: rooms of the shell, which mypy reads, run without checks of types.
 """
 
 import gc
@@ -27,6 +28,7 @@ os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would be used instead
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # commands would compile their modules each time
 
 import jax
+import jaxtyping
 import optax
 import pytest
 
@@ -55,6 +57,19 @@ def compilation():
     assert compile_cache.start() == ""
     compiling.AFTER = 600.0
     gc.freeze()  # what is imported stays: collections need not go through it
+    gc.set_threshold(100_000, 50, 100)  # tracing makes many objects, and few of them are garbage
+
+
+SHELL = {"cli", "flower", "paper", "plugins", "report", "runs", "serving"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def types(request):
+    """Signatures are checked but in tests of the shell."""
+    room = request.path.relative_to(Path(__file__).parent).parts[0]
+    jaxtyping.config.update("jaxtyping_disable", room in SHELL)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 MAPS = Path("/proc/self/maps")  # Linux allows a process 65,530 of them; a program has three

@@ -78,6 +78,7 @@ def test_algorithms_touch_nothing_outside():
 
 def test_import_is_light():
     heavy = ["orbax", "tyro", "pyarrow", "flwr", "rich", "matplotlib", "flax", "torch", "sklearn"]
+    heavy += ["lightgbm"]
     heavy += ["equinox", "safetensors", "pandas", "PIL", "pooch", "polars"]
     heavy += ["wandb", "mlflow", "onnx", "onnxruntime", "optuna", "tensorboardX"]
     use = "[getattr(moml, name) for name in moml.__all__]"  # they are imported at first use

@@ -23,11 +23,10 @@ from tests.flower.common import nodes, saved, serve, settings
 from tests.flower.grid import InProcess
 from tests.support import federated
 from tests.support.federated import NAMES, PROBLEM, config_of, trained
-from tests.support.often import ROUNDS, often
+from tests.support.often import often
 
 ROOT = Path(__file__).parents[2]
-OFTEN = {"localmoml, carried and private", "fedavg, epochs", "local"} | ROUNDS
-OFTEN -= {"localmoml", "fedavg", "pfedme"}
+OFTEN = {"localmoml, carried and private", "fedavg, epochs", "scaffold", "apfl", "feddbe"}
 leaves = lambda tree: [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 

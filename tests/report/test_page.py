@@ -147,6 +147,10 @@ def test_a_table_run_beside_its_rivals_and_without_ids(table, tmp_path):
             assert f"{row['quantiles'][0]:.4g}" in told and f"{row['quantiles'][-1]:.4g}" in told
     assert {"personal", "pooled", "per-task", "shrunken-mean"} <= set(made.said("li"))
     about = json.loads((table / "table.json").read_text())
+    *_, most = about["coverage"]
+    held = None if most["share"] is None else f"{100 * most['share']:.0f} % of the rows of a task"
+    assert ("Intervals of 0.9 hold" in made.words) == (held is not None)
+    assert held is None or f"{held} after {most['shots']} known row" in made.words
     assert not any(id_ in made.words.split() for id_ in about["held_out"] + about["trained"])
     (repeat,) = made.said("pre")
     words = repeat.replace("\\\n", "").split()
@@ -162,7 +166,7 @@ def test_table_runs_of_other_versions_are_refused(table, tmp_path):
     with pytest.raises(CheckpointError, match="cannot be trusted"):
         page(tmp_path / "page.html", old)
     manifest.seal(old)
-    with pytest.raises(CheckpointError, match="in format 1; this version reads format 3"):
+    with pytest.raises(CheckpointError, match="in format 1; this version reads format 4"):
         page(tmp_path / "page.html", old)
 
 

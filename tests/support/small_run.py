@@ -72,7 +72,8 @@ def small_run(folder, columns, kinds, *, order=None, cold="personal", each=False
         "personal": models_of(shape, at, kinds, rng),
         "pooled": models_of(shape, at, ["pooled"], rng),
     }
-    off = lambda n: np.column_stack([rng.normal(size=n), np.arange(n) // 2])  # two a task
+    two = lambda n: np.arange(n) // 2  # rows of each task
+    off = lambda n: np.column_stack([rng.normal(size=n), two(n), rng.random(n)])
     residuals = {} if known.target.classes else {k: off(40 + k) for k in (0, 1, 3)}
     about = {
         "task": "person", "target": "y", "order": order, "weight": None, "shots": 3, "seed": 0,

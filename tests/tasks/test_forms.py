@@ -14,6 +14,7 @@ from moml.tasks.clients import unit
 from moml.tasks.files import Mapped
 from moml.tasks.sampler import draw, fetch
 from moml.types import SampleSpec
+from tests.support.often import often
 
 RNG = np.random.default_rng(0)
 N, M = 5, 12
@@ -180,12 +181,15 @@ def test_files_give_the_rows_of_memory(files):
 
 @pytest.mark.parametrize(
     "name, options",
-    [
-        ("maml", {"k": 2}),
-        ("moml-v1", {"k": 2, "eager": True}),
-        ("fedavg", {"k": 4, "local_steps": 3, "straggle": 0.3, "weighted": True}),
-        ("bspiderboost", {"k": 2}),
-    ],
+    often(
+        [
+            ("maml", {"k": 2}),
+            ("moml-v1", {"k": 2, "eager": True}),
+            ("fedavg", {"k": 4, "local_steps": 3, "straggle": 0.3, "weighted": True}),
+            ("bspiderboost", {"k": 2}),
+        ],
+        ["moml-v1", "fedavg"],
+    ),
 )
 def test_training_from_files_equals_training_in_memory(files, name, options):
     mapped, memory = both(files)
