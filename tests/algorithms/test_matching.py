@@ -77,6 +77,11 @@ def test_a_restarted_memory_is_as_noisy_as_the_shots(k, shots, h, first):
     assert restart_noise(beta + 0.002, k, h, first) > 1 / shots
 
 
+def test_a_round_may_have_any_number_of_steps():
+    """A carried memory of beta has as little noise as one sample's beta / (2 - beta)."""
+    assert match_restart(1, 5, local_steps=2**31 - 1, restart_samples=2) == 0.333
+
+
 def test_a_round_too_short_for_the_shots_has_the_least_noise():
     beta = match_restart(1, 1000, local_steps=5, restart_samples=1)
     least = min(restart_noise(b, 1, 5, 1) for b in np.linspace(0.001, 1, 1000))

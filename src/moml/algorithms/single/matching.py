@@ -72,8 +72,12 @@ def match_restart(k: int, shots: int, *, local_steps: int, restart_samples: int)
 
         N(h) = (1 - beta)^2h / K0 + (beta^2 / K) sum_(i < h) (1 - beta)^2i
 
-    The largest beta whose mean of N(h) over a round is 1 / shots; where a round is too short for
-    so little noise, the beta with the least.
+    and over a round, with m the mean of (1 - beta)^2h over h = 1, ..., H,
+
+        mean N = m / K0 + (1 - m) beta / (2 - beta) / K.
+
+    The largest beta whose mean is 1 / shots; where a round is too short for so little noise, the
+    beta with the least.
 
     >>> match_restart(5, 5, local_steps=10, restart_samples=5)
     1.0
@@ -85,8 +89,9 @@ def match_restart(k: int, shots: int, *, local_steps: int, restart_samples: int)
         check_count(name, count)
 
     def noise(beta: float) -> float:
-        rest = [(1 - beta) ** (2 * i) for i in range(h + 1)]
-        return sum(rest[i] / k0 + beta**2 / k * sum(rest[:i]) for i in range(1, h + 1)) / h
+        q, fades = (1 - beta) ** 2, beta * (2 - beta)  # fades = 1 - q
+        m = q * (1 - q**h) / fades / h
+        return m / k0 + (1 - m) * beta / (2 - beta) / k
 
     tried = [i / 1000 for i in range(1000, 0, -1)]
     return next((b for b in tried if noise(b) <= 1 / shots + 1e-12), min(tried, key=noise))
