@@ -175,11 +175,6 @@ def schedule_of(config: Config) -> Schedule:
     return decay_at(at) if config.decay_after < 1 else constant
 
 
-def sizes_of(config: Config) -> dict[str, float]:
-    """The step sizes that a configuration gives."""
-    return step_sizes(config)
-
-
 def single(
     config: Config,
     plan: Plan | None = None,
@@ -196,7 +191,7 @@ def single(
     """
     plan = plan_of(config) if plan is None else plan
     params = plan.built.init(init_key(config.seed)) if params is None else params
-    hyper = hyper_of(plan.method, params, sizes_of(config))
+    hyper = hyper_of(plan.method, params, step_sizes(config))
     key, tasks, method = run_key(config.seed), plan.built.tasks, plan.method
     first = partial(first_program(plan.method), params, tasks, key, hyper)
     if mesh is not None:
@@ -254,7 +249,7 @@ def many(config: Config, settings: list[Record], plan: Plan) -> Job:
     """All settings side by side, by a program over members; those that diverge are marked."""
     program = simulate.program(plan.method.algorithm, plan.schedule, members=True)
     built = plan.built
-    hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, sizes_of(config))
+    hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, step_sizes(config))
     seeds, keys = seeds_and_keys(settings)
     first = first_program(plan.method, members=True)
 

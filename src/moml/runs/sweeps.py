@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.config.config import Config
+from moml.config.config import Config, step_sizes
 from moml.errors import ConfigError, check_count
-from moml.runs.job import Plan, many, plan_of, sizes_of
+from moml.runs.job import Plan, many, plan_of
 from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
 from moml.runs.runs import resolved, row_of
 from moml.runs.session import Logs, resume_words, run_job
@@ -57,7 +57,7 @@ def grid_from(words: Sequence[str]) -> dict[str, list[float]]:
 def members_that_fit(plan: Plan, config: Config, members: int, budget: float | None) -> int:
     """How many members fit into `budget` bytes side by side, by what the compiler reports."""
     params = plan.built.init(init_key(0))
-    hyper = hyper_of(plan.method, params, sizes_of(config))
+    hyper = hyper_of(plan.method, params, step_sizes(config))
     program = simulate.program(plan.method.algorithm, plan.schedule, members=True)
     one = jax.eval_shape(first_program(plan.method), params, plan.built.tasks, run_key(0), hyper)
     wide = lambda tree, m: jax.tree.map(
@@ -95,7 +95,7 @@ def sweep_run(
     plan = plan._replace(method=plan.method._replace(betas=()))
     settings = grid_of(grid, seeds, plan.method.hyper._asdict())
     config = resolved(config, plan)
-    stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, sizes_of(config))  # checks
+    stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, step_sizes(config))  # checks
     with Lock(writable_folder(folder, 0o700)):
         free = free_bytes()
         budget = memory if memory is not None else None if free is None else SHARE * free

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from moml.config.config import Config
+from moml.config.config import Config, step_sizes
 from moml.errors import CheckpointError, ConfigError
 from moml.runs import stored_scores
-from moml.runs.job import Plan, many, plan_of, single, sizes_of, store_of
+from moml.runs.job import Plan, many, plan_of, single, store_of
 from moml.runs.record import record_of, save_record
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writing_to
@@ -74,7 +74,7 @@ def _number(folder: Path, task: str, n: int | None) -> int:
 
 def _begin(config: Config, plan: Plan) -> Callable[[int | jax.Array], State]:
     """The first state of a seed, with empty memories."""
-    hyper = hyper_of(plan.method, plan.built.init(init_key(0)), sizes_of(config))
+    hyper = hyper_of(plan.method, plan.built.init(init_key(0)), step_sizes(config))
     return lambda seed: plan.method.algorithm.init(plan.built.init(init_key(seed)), hyper)
 
 
