@@ -21,6 +21,7 @@ from moml.runs.runs import resolved, row_of
 from moml.runs.session import Logs, resume_words, run_job
 from moml.runtime import simulate
 from moml.runtime.memory_budget import bytes_of, free_bytes
+from moml.runtime.process_group import nothing
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
@@ -100,8 +101,9 @@ def sweep_run(
         free = free_bytes()
         budget = memory if memory is not None else None if free is None else SHARE * free
         size = members_that_fit(plan, config, len(settings), budget)
-        begin(folder, config, {"grid": grid, "seeds": seeds, "members": size})
-        return config, _parts(folder, config, plan, settings, size, progress, log)
+        record: Record = {"grid": grid, "seeds": seeds, "members": size}
+        begin(folder, config, record)
+        return config, _train(folder, config, plan, record, progress, log)
 
 
 def resume_sweep(
@@ -113,34 +115,39 @@ def resume_sweep(
     with Lock(folder):
         record, config, note = unchanged(folder, allow)
         warn_of_forgotten(record)
-        settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
-        plan = plan_of(config)
-        return config, _parts(folder, config, plan, settings, size, progress, log, note)
+        return config, _train(folder, config, plan_of(config), record, progress, log, note)
 
 
-def _parts(
+def parts_of(folder: Path, record: Record) -> list[tuple[Path, list[Record]]]:
+    """The folder of each part of a sweep, and the settings of its members."""
+    settings = grid_of(record["grid"], record["seeds"])
+    size = check_count("members", record["members"])
+    starts = range(0, len(settings), size)
+    return [(folder / f"part-{i:03d}", settings[at : at + size]) for i, at in enumerate(starts)]
+
+
+def _train(
     folder: Path,
     config: Config,
     plan: Plan,
-    settings: list[Record],
-    size: int,
+    record: Record,
     progress: bool,
     services: Sequence[str],
-    ready: Callable[[], None] = lambda: None,
+    ready: Callable[[], None] = nothing,
 ) -> list[Record]:
     """Train part after part; the rows of all, the best first. `ready` is called once."""
     began, scores = time.monotonic(), []
-    for number, at in enumerate(range(0, len(settings), size)):
-        some = settings[at : at + size]
-        job = many(config, some, plan)
-        part = writable_folder(folder / f"part-{number:03d}", 0o700)
+    parts, every = parts_of(folder, record), []
+    for number, (part, settings) in enumerate(parts, start=1):
         run_job(
-            part, config, job, progress=progress, logs=Logs(services, folder, tuple(some)),
-            resume=resume_words(folder, config, services),
-            more=at + size < len(settings), ready=ready if at == 0 else lambda: None,
+            writable_folder(part, 0o700), config, many(config, settings, plan), progress=progress,
+            logs=Logs(services, folder, tuple(settings)),
+            resume=resume_words(folder, config, services), more=number < len(parts),
+            ready=ready if number == 1 else nothing,
         )  # fmt: skip
         scores += read(part / "metrics.jsonl")[-1]["score"]
-    return ranked(config, plan, settings, scores, time.monotonic() - began)
+        every += settings
+    return ranked(config, plan, every, scores, time.monotonic() - began)
 
 
 def ranked(
