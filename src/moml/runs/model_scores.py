@@ -105,9 +105,10 @@ def look(folder: Path, config: Config, done: Callable[[], None]) -> Looked:
         for shots in _shots(config):
             found.levels.extend(_levels(config, plan, learner, shots))
             done()
-        if scored_by_client(config, plan) is not None:
+        if (by := scored_by_client(config, plan)) is not None:
             stores = stores_of(folder, plan, learner)
-            found = found._replace(clients=client_rows(config, plan, learner, stores))
+            rows = client_rows(config, plan, learner, by, stores, [config.shots])
+            found = found._replace(clients=rows)
         found = found._replace(fits=_fits(config, plan, learner, found.levels))
         done()
         found = found._replace(tracked=_tracked(config, plan, learner))
