@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from moml.config.config import Config, composed, kind_of
 from moml.config.plugins import plugin_words
 from moml.config.problems import Clients, Episodes, Sine, Synthetic, Table
+from moml.data import SETS
 from moml.report.page.charts import SHARES, Curve, by_known, curves, over_tasks
 from moml.report.page.clients import clients, key_figures
 from moml.report.page.html import Markup, note, number, pair, section, table, tag, thinned, tiles
@@ -19,12 +20,12 @@ from moml.runs.model_scores import TOOK_PART, Fit, Level, Looked, Tracked
 from moml.training.personal import parts_that_keep
 from moml.types import Record
 
-SETS = {"omniglot": "Omniglot", "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 MORE = "Scores by known samples, clients, fits and memories are computed on request: "
 
 
 def tasks_of(config: Config) -> str:
     """The tasks of a run in words."""
+    images = lambda dataset: SETS[dataset].title.partition(",")[0]
     match config.problem:
         case Sine() as p:
             return f"{p.n:,} sine waves{f' with noise {p.noise:g}' if p.noise else ''}"
@@ -32,9 +33,9 @@ def tasks_of(config: Config) -> str:
             return f"{p.n:,} tasks of Synthetic({p.a:g}, {p.b:g})"
         case Episodes() as p:
             tasks = "fresh tasks" if p.n is None else f"{p.n:,} tasks"
-            return f"{tasks} of {p.ways} classes of {SETS[p.dataset]}"
+            return f"{tasks} of {p.ways} classes of {images(p.dataset)}"
         case Clients() as p:
-            return f"{p.n:,} clients of {SETS[p.dataset]}, split {p.partition}"
+            return f"{p.n:,} clients of {images(p.dataset)}, split {p.partition}"
         case Table() as p:
             return f"{p.n:,} tasks of rows of {p.path}"
         case p:
