@@ -69,7 +69,7 @@ def train(
 
     def prepare(given: Config = config) -> tuple[Plan, Config]:
         plan = plan_of(given)
-        if plan.method.betas and (reason := why_not(given, plan, group, source=source)):
+        if plan.method.betas and (reason := why_not(given, plan, group, source)):
             plan = plan._replace(method=by_rule(plan.method, reason))
         return plan, resolved(given, plan)
 

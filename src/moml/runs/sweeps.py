@@ -16,9 +16,9 @@ import numpy as np
 from moml.config.config import Config, step_sizes
 from moml.errors import ConfigError, check_count
 from moml.runs.job import Plan, many, plan_of
-from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
+from moml.runs.record import begin, record_of, resume_words, unchanged, warn_of_forgotten
 from moml.runs.runs import resolved, row_of
-from moml.runs.session import Logs, resume_words, run_job
+from moml.runs.session import Logs, run_job
 from moml.runtime import simulate
 from moml.runtime.memory_budget import bytes_of, free_bytes
 from moml.runtime.process_group import nothing
@@ -142,7 +142,7 @@ def _train(
         run_job(
             writable_folder(part, 0o700), config, many(config, settings, plan), progress=progress,
             logs=Logs(services, folder, tuple(settings)),
-            resume=resume_words(folder, config, services), more=number < len(parts),
+            resume=resume_words(folder, config.plugin, services), more=number < len(parts),
             ready=ready if number == 1 else nothing,
         )  # fmt: skip
         scores += read(part / "metrics.jsonl")[-1]["score"]

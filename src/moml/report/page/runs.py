@@ -5,16 +5,13 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 from typing import NamedTuple
 
 from moml.atomic import open_plain
 from moml.config.config import Config, kind_of
-from moml.config.plugins import plugin_words
 from moml.config.problems import Problem, Table
 from moml.errors import ConfigError, DataError
-from moml.methods import summary as summary
-from moml.runs.record import record_of
+from moml.runs.record import record_of, resume_words
 from moml.runs.sweeps import parts_of
 from moml.storage.checkpoint import newest_info
 from moml.storage.folder import in_use
@@ -192,7 +189,7 @@ def _state(
     ends = re.findall(r"^\S+Z INFO (?:ended by (.*)|.*: from step \d+ of \d+)$", text, re.M)
     if ends and ends[-1].startswith("Diverged: "):
         return State("bad", "diverged", f"{far}; then {ends[-1].removeprefix('Diverged: ')}.")
-    resume = f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}"
+    resume = resume_words(folder, config.plugin)
     return State("wait", "unfinished", f"{far}. Resume it with: {resume}")
 
 
