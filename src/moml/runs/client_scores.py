@@ -132,9 +132,9 @@ def _adapted(
     config: Config, plan: Plan, learner: Learner, by: ClientScores, tasks: Tasks, shots: int
 ) -> Scored:
     built = plan.built._replace(score=by.score, queries=None)  # all other samples
-    scores = each_of(replace(config, shots=shots), built, tasks, plan.method.adaptation)
-    how = {"shots": shots, "steps": config.test_steps}
-    return Scored("adapted", np.asarray(scores(learner.meta, learner.hyper)), how)
+    config, how = replace(config, shots=shots), {"shots": shots, "steps": config.test_steps}
+    each = each_of(config, built, tasks, plan.method.adaptation, learner.meta, learner.hyper)
+    return Scored("adapted", np.asarray(each), how)
 
 
 def _unseen(

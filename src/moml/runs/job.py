@@ -46,7 +46,6 @@ from moml.training.sweep import seeds_and_keys, stacked_hyper
 from moml.types import Hyper, Key, Meta, Params, Record, State, Tasks
 
 Spending = Callable[[int, int], Cost]
-Scores = Callable[[Meta, Hyper], Float[Array, " n"]]
 ScoresOn = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]
 SCORED = 1001  # seed of the samples that scores use
 
@@ -161,10 +160,12 @@ def _mean_program(each: ScoresOn, *, members: bool = False) -> Wrapped:
     return jax.jit(jax.vmap(mean, (0, 0, None, None)) if members else mean)
 
 
-def each_of(config: Config, built: Built, tasks: Tasks, adaptation: Adaptation) -> Scores:
-    """The score of each of some tasks by a configuration, compiled: (meta, hyper) -> [tasks]."""
+def each_of(
+    config: Config, built: Built, tasks: Tasks, adaptation: Adaptation, meta: Meta, hyper: Hyper
+) -> Float[Array, " n"]:
+    """The score of a model on each of some tasks, by a configuration."""
     program = jax.jit(scores_of(config, built, tasks, adaptation))
-    return lambda meta, hyper: program(meta, hyper, tasks, jax.random.key(SCORED))
+    return program(meta, hyper, tasks, jax.random.key(SCORED))
 
 
 def schedule_of(config: Config) -> Schedule:
