@@ -23,7 +23,7 @@ from pathlib import Path
 
 INSIDE = "MOML_CHAOS_DISK"  # the file system of our own, once there is one
 MODULES = (
-    "cli.after", "cli.configured", "cli.report", "cli.runs", "cli.tables", "report.page.document",
+    "cli.after", "cli.configured", "cli.runs", "cli.tables", "report.page.document",
     "report.terminal", "runs.score", "runs.sweeps", "serving.export", "serving.forget",
     "tabular.continuation", "tabular.train",
 )  # fmt: skip

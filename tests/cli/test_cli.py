@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import moml
-from moml.cli import main
+from tests.support.program import call, refused
 
 ROW = {
     "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "values",
@@ -98,24 +98,16 @@ def test_tables_leave_rows_and_pictures(tmp_path):
 )
 def test_a_users_mistake_is_one_line_and_code_2(arguments, words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["moml", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
+    error = refused(capsys, *arguments)
     for word in words:
         assert word in error
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("arguments", [["demoo"], ["reproduce", "nosuch"], ["demo", "--sedes"]])
-def test_a_misspelt_command_is_code_2(arguments, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["moml", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    assert arguments[-1] in capsys.readouterr().err
+def test_a_misspelt_command_is_code_2(arguments, capsys):
+    code, _, error = call(capsys, *arguments)
+    assert code == 2 and arguments[-1] in error
 
 
 def test_divergence_has_a_code_of_its_own(capsys, monkeypatch):
@@ -123,21 +115,15 @@ def test_divergence_has_a_code_of_its_own(capsys, monkeypatch):
         raise moml.errors.Diverged("maml (seed 0) diverged at step 3 of 9")
 
     monkeypatch.setattr("moml.cli.demo.demo", diverge)
-    monkeypatch.setattr(sys, "argv", ["moml", "demo"])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 3
-    assert "step 3" in capsys.readouterr().err
+    code, _, error = call(capsys, "demo")
+    assert code == 3 and "step 3" in error
 
 
-def test_methods_and_version(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["moml", "methods"])
-    main()
-    listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+def test_methods_and_version(capsys):
+    _, out, _ = call(capsys, "methods")
+    listed = dict(line.split(maxsplit=1) for line in out.splitlines())
     assert listed == {name: moml.methods.summary(name) for name in moml.methods.METHODS}
-    monkeypatch.setattr(sys, "argv", ["moml", "--version"])
-    main()
-    assert moml.__version__ in capsys.readouterr().out
+    assert moml.__version__ in call(capsys, "--version")[1]
 
 
 def test_interrupted_by_the_user(tmp_path):

@@ -1,13 +1,11 @@
 """Equal samples: the budget is the same for all, eta is chosen on tuning tasks, regrets add up."""
 
-import sys
-
 import jax
 import numpy as np
 import pytest
 
 import moml
-from moml.cli import main
+from moml.cli import run
 from moml.paper.budget import study
 from moml.paper.budget.families import FAMILIES, shots_of
 from moml.paper.budget.verdict import comparisons, regrets
@@ -89,20 +87,17 @@ def test_families_have_tasks_apart_and_shots_that_fit():
         assert shots_of(short, study.SHOTS) == [s for s in study.SHOTS if s + queries <= 60]
 
 
-def command(monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["moml", "reproduce", "budget", *map(str, words)])
-    main()
+def command(*words):
+    run(["reproduce", "budget", *map(str, words)])
 
 
-def test_the_command_goes_on_with_earlier_rows(tmp_path, monkeypatch, capsys):
+def test_the_command_goes_on_with_earlier_rows(tmp_path, capsys):
     small = ("--iterations", 20, "--shots", 5, "--seeds", 1, "--k")
-    command(monkeypatch, *small, 1, "--out", tmp_path / "one")
+    command(*small, 1, "--out", tmp_path / "one")
     first = read_json(tmp_path / "one" / "rows.json")
     marked = [row | {"mean": 1234.0} for row in first]
     write_json(marked, tmp_path / "marked.json")
-    command(
-        monkeypatch, *small, 1, 2, "--rows", tmp_path / "marked.json", "--out", tmp_path / "two"
-    )
+    command(*small, 1, 2, "--rows", tmp_path / "marked.json", "--out", tmp_path / "two")
     both = read_json(tmp_path / "two" / "rows.json")
     assert both[: len(first)] == marked and {row["setting"]["k"] for row in both} == {1, 2}
     assert (tmp_path / "two" / "budget.png").exists() and "1234" in capsys.readouterr().out
@@ -111,7 +106,7 @@ def test_the_command_goes_on_with_earlier_rows(tmp_path, monkeypatch, capsys):
 def test_the_regret_of_auto_is_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(choose, "SHORTEST", 50)
     command(
-        monkeypatch, "--auto", "--iterations", 60, "--shots", 5, "--seeds", 1, "--k", 1, "--out",
+        "--auto", "--iterations", 60, "--shots", 5, "--seeds", 1, "--k", 1, "--out",
         tmp_path,
     )  # fmt: skip
     out = capsys.readouterr().out
@@ -121,14 +116,14 @@ def test_the_regret_of_auto_is_printed(tmp_path, monkeypatch, capsys):
     assert {row["protocol"] for row in rows} == {study.ONE_ETA}
 
 
-def test_parts_are_joined_and_rows_of_another_budget_are_not(tmp_path, monkeypatch):
+def test_parts_are_joined_and_rows_of_another_budget_are_not(tmp_path):
     small = ("--no-picture", "--shots", 5, "--seeds", 1, "--iterations")
     for k in (1, 2):
-        command(monkeypatch, *small, 20, "--k", k, "--out", tmp_path / str(k))
+        command(*small, 20, "--k", k, "--out", tmp_path / str(k))
     parts = [tmp_path / str(k) / "rows.json" for k in (1, 2)]
-    command(monkeypatch, *small, 20, "--k", 1, 2, "--rows", *parts, "--out", tmp_path / "both")
+    command(*small, 20, "--k", 1, 2, "--rows", *parts, "--out", tmp_path / "both")
     joined = read_json(tmp_path / "both" / "rows.json")
     assert joined == [row for part in parts for row in read_json(part)]
     assert not (tmp_path / "both" / "budget.png").exists()
-    command(monkeypatch, *small, 40, "--k", 1, "--rows", *parts, "--out", tmp_path / "other")
+    command(*small, 40, "--k", 1, "--rows", *parts, "--out", tmp_path / "other")
     assert {row["iterations"] for row in read_json(tmp_path / "other" / "rows.json")} == {40}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from moml.algorithms.federated.rounds import rounds
-from moml.cli import main
+from moml.cli import run
 from moml.data.images.arrays import by_class
 from moml.models import cross_entropy
 from moml.paper.cells import printed
@@ -33,6 +33,7 @@ from moml.runs.client_scores import figures
 from moml.tasks.sampler import draw, fetch
 from moml.training.rows import means_to_choose_by
 from moml.types import Batch, Hyper, Task, TaskBatch
+from tests.support.program import refused
 
 HYPER = jax.tree.map(jnp.asarray, Hyper(eta=0.001, beta=0.7, alpha=0.003))
 FIELDS = {
@@ -372,19 +373,15 @@ def test_alone_is_every_clients_own_descent(problem):
             np.testing.assert_allclose(mine[i], theirs, rtol=1e-12)
 
 
-def run_cli(monkeypatch, *words):
-    monkeypatch.setattr("sys.argv", ["moml", "reproduce", "federated", *map(str, words)])
-    main()
+COMMAND = ("reproduce", "federated")
 
 
 def whole_command(monkeypatch, folder, images, protocol, rounds):
     """The command on made images: its rows, by metric."""
     monkeypatch.setattr(federated_data, "images_of", lambda name, folder: images)
-    run_cli(
-        monkeypatch, "--dataset", "cifar10", "--protocol", protocol, "--local-steps", 2,
-        "--clients-per-round", 4, "--methods", "localmoml", "--rounds", rounds, "--seeds", 2,
-        "--out", folder,
-    )  # fmt: skip
+    words = ["--dataset", "cifar10", "--protocol", protocol, "--local-steps", 2, "--out", folder]
+    words += ["--clients-per-round", 4, "--methods", "localmoml", "--rounds", rounds, "--seeds", 2]
+    run([*COMMAND, *map(str, words)])
     rows = json.loads((folder / "rows.json").read_text())
     assert all(set(row) == FIELDS for row in rows)
     assert {(row["table"], row["method"], row["protocol"]) for row in rows} == {
@@ -412,10 +409,9 @@ def test_rows_of_an_earlier_command_are_kept(monkeypatch, tmp_path, images, caps
     monkeypatch.setattr(federated_data, "images_of", lambda name, folder: images)
     (tmp_path / "rows.json").write_text("earlier")
     (tmp_path / "rows-1.json").write_text("earliest")
-    run_cli(
-        monkeypatch, "--dataset", "cifar10", "--protocol", "released", "--local-steps", 2,
-        "--clients-per-round", 4, "--methods", "untrained", "--seeds", 1, "--out", tmp_path,
-    )  # fmt: skip
+    words = ["--dataset", "cifar10", "--protocol", "released", "--local-steps", 2, "--seeds", 1]
+    words += ["--clients-per-round", 4, "--methods", "untrained", "--out", tmp_path]
+    run([*COMMAND, *map(str, words)])
     assert (tmp_path / "rows-1.json").read_text() == "earliest"
     assert (tmp_path / "rows-2.json").read_text() == "earlier"
     assert str(tmp_path / "rows-2.json") in capsys.readouterr().out
@@ -442,12 +438,9 @@ def test_a_curve_of_one_point_is_seen(monkeypatch, problem):
         ('[{"table": "federated"}]', "without 'dataset'"),
     ],
 )
-def test_files_that_hold_no_rows_of_the_table(monkeypatch, tmp_path, capsys, text, said):
+def test_files_that_hold_no_rows_of_the_table(tmp_path, capsys, text, said):
     (tmp_path / "rows.json").write_text(text)
-    with pytest.raises(SystemExit) as stopped:
-        run_cli(monkeypatch, "--rows", tmp_path / "rows.json")
-    told = capsys.readouterr().err
-    assert stopped.value.code == 2 and said in told and told.count("\n") == 1
+    assert said in refused(capsys, *COMMAND, "--rows", tmp_path / "rows.json")
 
 
 @pytest.mark.slow
@@ -462,10 +455,9 @@ def test_the_strict_command_chooses_its_step_size(monkeypatch, tmp_path, images)
 
 
 @pytest.mark.parametrize(("words", "name"), [([], ""), (["--split", 3], "-split-3")])
-def test_another_split_has_a_folder_of_its_own(monkeypatch, tmp_path, words, name):
+def test_another_split_has_a_folder_of_its_own(monkeypatch, tmp_path, capsys, words, name):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        run_cli(monkeypatch, *words, "--data-dir", tmp_path / "none")
+    refused(capsys, *COMMAND, *words, "--data-dir", tmp_path / "none")
     assert [path.name for path in tmp_path.iterdir()] == [f"reproduce-federated{name}"]
 
 
@@ -497,11 +489,8 @@ def test_every_method_is_given_as_many_settings():
         (["--data-dir", "nowhere"], "nowhere"),
     ],
 )
-def test_mistakes_are_one_line(monkeypatch, tmp_path, capsys, words, said):
-    with pytest.raises(SystemExit) as stopped:
-        run_cli(monkeypatch, "--out", tmp_path, *words)
-    told = capsys.readouterr().err
-    assert stopped.value.code == 2 and said in told and told.count("\n") == 1
+def test_mistakes_are_one_line(tmp_path, capsys, words, said):
+    assert said in refused(capsys, *COMMAND, "--out", tmp_path, *words)
 
 
 def test_cells_are_in_the_tables_order():

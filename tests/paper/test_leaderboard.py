@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from moml.cli import main
 from moml.data.images.catalog import SETS
 from moml.data.split.pfllib import pfllib_split
 from moml.errors import ConfigError
 from moml.models import accuracy, cross_entropy, mlp
 from moml.paper.leaderboard import cells, data, methods
 from moml.paper.leaderboard.scores import scorer
+from tests.support.program import call, refused
 
 # PFLlib's README prints these of MNIST, `dir`
 TRAIN = [1972, 374, 1222, 1905, 1437, 4641, 942, 951, 2700, 3004, 2337, 2829, 2709, 1600, 4297,
@@ -54,13 +54,11 @@ def test_a_split_that_there_is_not_is_refused():
         pfllib_split(np.repeat(np.arange(10), 10), "iid")
 
 
-def run_cli(monkeypatch, *words):
-    monkeypatch.setattr("sys.argv", ["moml", "reproduce", "leaderboard", *words])
-    try:
-        main()
-    except SystemExit as end:
-        return end.code or 0
-    return 0
+def run_cli(capsys, *words):
+    """What the command prints."""
+    code, out, error = call(capsys, "reproduce", "leaderboard", *words)
+    assert code == 0, error
+    return out
 
 
 @pytest.fixture
@@ -121,37 +119,31 @@ def test_every_setting_is_listed_at_its_best_round():
     assert second["chosen_by"] is None and second["test"] is None
 
 
-def test_a_command_leaves_rows_and_goes_on_where_it_stopped(small, monkeypatch, tmp_path, capsys):
+def test_a_command_leaves_rows_and_goes_on_where_it_stopped(small, tmp_path, capsys):
     out = tmp_path / "out"
     command = ["--dataset", "mnist", "--split", "dir", "--out", str(out)]
     command += ["--rounds", "4", "--score-every", "2", "--seeds", "2"]
-    assert (
-        run_cli(monkeypatch, *command, "--protocol", "pfllib", "--methods", "fedavg", "local") == 0
-    )
+    said = run_cli(capsys, *command, "--protocol", "pfllib", "--methods", "fedavg", "local")
     rows = json.loads((out / "rows.json").read_text())
     kinds = {(row["method"], row["setting"]["model"]) for row in rows}
     assert kinds == {("fedavg", "global"), ("fedavg", "tuned"), ("local", "kept")}
     assert {row["table"] for row in rows} == {"leaderboard"}
     assert all(len(row["values"]) == row["seeds"] == 2 for row in rows)
     assert (out / "leaderboard.png").exists()
-    said = capsys.readouterr().out
     assert "better alone" in said and "fine-tuned" in said
-    assert (
-        run_cli(
-            monkeypatch, *command, "--protocol", "pfllib", "--methods", "fedavg", "local", "fedper"
-        )
-        == 0
-    )
-    assert capsys.readouterr().out.count("done before") == 2
+    words = ("--protocol", "pfllib", "--methods", "fedavg", "local", "fedper")
+    assert run_cli(capsys, *command, *words).count("done before") == 2
     more = json.loads((out / "rows.json").read_text())
     assert more[: len(rows)] == rows and len(more) > len(rows)
-    assert run_cli(monkeypatch, *command, "--protocol", "strict", "--methods", "ditto") == 0
-    assert "Settings tried" in capsys.readouterr().out
+    said = run_cli(capsys, *command, "--protocol", "strict", "--methods", "ditto")
+    assert "Settings tried" in said
     last = json.loads((out / "rows.json").read_text())[-1]
     assert last["protocol"] == "strict" and last["setting"]["prox"] in (0.001, 0.01, 0.1)
 
 
-def test_new_clients_take_no_part_and_are_scored_after_an_epoch(small, monkeypatch, tmp_path):
+def test_new_clients_take_no_part_and_are_scored_after_an_epoch(
+    small, monkeypatch, tmp_path, capsys
+):
     x, y = np.asarray(small.train.data.x), np.asarray(small.train.data.y)
     made = data.of_images(x, y, 10, "dir", new=True)
     assert (made.train.n, made.own.n, made.test.n) == (16, 4, 4)
@@ -160,7 +152,7 @@ def test_new_clients_take_no_part_and_are_scored_after_an_epoch(small, monkeypat
     monkeypatch.setattr(data, "benchmark", lambda dataset, split, folder, *, new: made)
     words = ["--dataset", "mnist", "--split", "dir", "--rounds", "2", "--score-every", "2"]
     words += ["--new-clients", "--out", str(tmp_path / "out"), "--methods", "fedper", "local"]
-    assert run_cli(monkeypatch, *words) == 0
+    run_cli(capsys, *words)
     found = json.loads((tmp_path / "out" / "rows.json").read_text())
     assert {(r["method"], r["setting"]["model"]) for r in found} == {
         ("fedper", "global"), ("fedper", "tuned")
@@ -182,22 +174,21 @@ def test_slices_of_like_clients_give_the_same_models(small):
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
 
-def test_rows_of_an_earlier_command_make_the_tables_again(small, monkeypatch, tmp_path, capsys):
+def test_rows_of_an_earlier_command_make_the_tables_again(small, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["--dataset", "mnist", "--split", "dir", "--rounds", "2", "--score-every", "2"]
     for protocol in ("pfllib", "strict"):
         more = ["--protocol", protocol, "--methods", "fedavg", "local", "--out", str(out)]
-        assert run_cli(monkeypatch, *words, *more) == 0
-    capsys.readouterr()
+        run_cli(capsys, *words, *more)
     again = tmp_path / "again"
-    assert run_cli(monkeypatch, "--rows", str(out / "rows.json"), "--out", str(again)) == 0
-    assert "mnist dir, strict" in capsys.readouterr().out
+    said = run_cli(capsys, "--rows", out / "rows.json", "--out", again)
+    assert "mnist dir, strict" in said
     assert (again / "leaderboard-ranks.png").exists() and (again / "leaderboard.png").exists()
 
 
-def test_a_method_that_there_is_not_is_refused(small, monkeypatch, tmp_path, capsys):
-    assert run_cli(monkeypatch, "--methods", "fedavgg", "--out", str(tmp_path)) == 2
-    assert "methods must be one of" in capsys.readouterr().err
+def test_a_method_that_there_is_not_is_refused(small, tmp_path, capsys):
+    words = ("--methods", "fedavgg", "--out", tmp_path)
+    assert "methods must be one of" in refused(capsys, "reproduce", "leaderboard", *words)
 
 
 def test_every_row_composes():

@@ -10,7 +10,7 @@ import pytest
 
 import moml
 from moml.algorithms.parts.adapt import gradient_steps
-from moml.cli import main, run
+from moml.cli import run
 from moml.paper import protocols as released
 from moml.paper.oneshot import search as oneshot_search
 from moml.paper.oneshot import tasks as oneshot_tasks
@@ -37,6 +37,7 @@ from moml.paper.oneshot.tasks import (
 from moml.paper.search import read_settings, write_settings
 from moml.types import Hyper, SampleSpec
 from tests.support.often import often
+from tests.support.program import refused
 
 ROW = [
     "table", "dataset", "setting", "method", "protocol", "metric", "mean", "std", "values",
@@ -292,14 +293,7 @@ def test_the_command_from_end_to_end(tmp_path, monkeypatch, capsys):
         ("--data-dir {empty}/none", "must be a folder"),
     ],
 )
-def test_mistakes_are_told_in_one_line(words, told, tmp_path, monkeypatch, capsys):
+def test_mistakes_are_told_in_one_line(words, told, tmp_path, capsys):
     given = words.format(empty=tmp_path).split()
-    monkeypatch.setattr(
-        "sys.argv", ["moml", "reproduce", "oneshot", *given, "--out", str(tmp_path / "out")]
-    )
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    message = capsys.readouterr().err
-    assert told in message and message.count("\n") == 1
+    assert told in refused(capsys, "reproduce", "oneshot", *given, "--out", tmp_path / "out")
     assert not list(Path(tmp_path).rglob("rows.json"))

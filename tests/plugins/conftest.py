@@ -10,7 +10,7 @@ from moml.config.models import MODELS
 from moml.config.problems import PROBLEMS
 from moml.methods import METHODS
 from tests.support.processes import cached  # noqa: F401
-from tests.support.small_mnist import command
+from tests.support.program import call
 
 HERE = Path(__file__).parent
 
@@ -35,6 +35,6 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def moml_(folder, monkeypatch, capsys):
+def moml_(folder, capsys):
     """The command `moml` in that folder: exit code, output, errors."""
-    return lambda *words: command(monkeypatch, capsys, *words)
+    return lambda *words: call(capsys, *words)

@@ -24,7 +24,7 @@ from moml.storage import manifest
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
 from tests.report.reading import Page
-from tests.support.small_mnist import command as program
+from tests.support.program import call
 
 
 def sound(path):
@@ -200,7 +200,7 @@ def test_runs_side_by_side(sine, plain, swept, table, diverged, tmp_path):
     assert "diverged" in made.said("span") and "diverged at step" in made.words
 
 
-def test_state_of_a_run(plain, tmp_path, monkeypatch):
+def test_state_of_a_run(plain, tmp_path):
     killed = tmp_path / "killed"
     shutil.copytree(plain, killed, ignore=shutil.ignore_patterns("checkpoints"))
     lines = (killed / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -262,12 +262,12 @@ def test_names_are_escaped(plain, table, tmp_path):
     assert not made.all("script") and "</style><script>alert(2)</script>" in made.said("td")
 
 
-def test_the_command(plain, tmp_path, monkeypatch, capsys):
+def test_the_command(plain, tmp_path, capsys):
     out = tmp_path / "page.html"
-    code, said, _ = program(monkeypatch, capsys, "report", plain, "--out", out)
+    code, said, _ = call(capsys, "report", plain, "--out", out)
     assert (code, said) == (0, f"page: {out}\n") and Page(out).said("h2") == ["plain"]
     assert f"moml report {plain} --score" in Page(out).words
-    code, _, errors = program(monkeypatch, capsys, "report", plain, "--score", "--out", out)
+    code, _, errors = call(capsys, "report", plain, "--score", "--out", out)
     assert code == 0 and "scores: 7/7" in errors
     assert "Fitted functions" in Page(out).said("h3") and "--score" not in Page(out).words
 
@@ -287,7 +287,7 @@ def test_mistakes_are_one_line(words, said, plain, tmp_path, monkeypatch, capsys
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
     given = [str(plain) if word == "RUN" else word for word in words]
-    code, _, errors = program(monkeypatch, capsys, "report", *given)
+    code, _, errors = call(capsys, "report", *given)
     assert code == 2 and errors.startswith("moml: ") and said in errors and errors.count("\n") == 1
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 

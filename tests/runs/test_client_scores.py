@@ -27,7 +27,8 @@ from moml.tasks.sampler import draw_epochs
 from moml.types import Batch, Hyper, Server
 from tests.support.client_rows import accuracies, figure, last, picked
 from tests.support.processes import cached  # noqa: F401
-from tests.support.small_mnist import DITTO, command
+from tests.support.program import call
+from tests.support.small_mnist import DITTO
 
 pytestmark = pytest.mark.usefixtures("cached", "data")
 
@@ -84,7 +85,7 @@ def alone(monkeypatch):
         monkeypatch.setitem(METHODS, "local", factory(local))
 
 
-def test_worse_than_alone(ditto, alone, tmp_path, monkeypatch, capsys):
+def test_worse_than_alone(ditto, alone, tmp_path, capsys):
     folder, config, _ = ditto
     given = {"method": "local", "options": {"eta": 0.05, "k": 3, "local_steps": 2}}
     train(replace(DITTO, **given, tasks_per_step=6), tmp_path / "local")
@@ -94,17 +95,17 @@ def test_worse_than_alone(ditto, alone, tmp_path, monkeypatch, capsys):
     assert figure(rows, model="local") == pytest.approx(own.mean())
     kept = accuracies(config, [moml.load(folder).personal(i) for i in range(6)])
     assert figure(rows, "worse_than_local", model="kept") == (kept < own).sum() > 0
-    _, out, _ = command(monkeypatch, capsys, "score", folder, "--local", tmp_path / "local")
+    _, out, _ = call(capsys, "score", folder, "--local", tmp_path / "local")
     assert out.count("worse than") == 2  # global, local
     # another problem, another method, a client that was in no round
     other = replace(DITTO.problem, a=9)
     train(replace(DITTO, **given, problem=other, iterations=2), tmp_path / "other")
-    told = command(monkeypatch, capsys, "score", folder, "--local", tmp_path / "other")
+    told = call(capsys, "score", folder, "--local", tmp_path / "other")
     assert told[0] == 2 and "problem.a must be 8 in" in told[2] and "; got 9\n" in told[2]
-    told = command(monkeypatch, capsys, "score", folder, "--local", folder)
+    told = call(capsys, "score", folder, "--local", folder)
     assert told[0] == 2 and f"run of the method local; {folder} is of ditto" in told[2]
     train(replace(DITTO, **given, iterations=2), tmp_path / "short")
-    told = command(monkeypatch, capsys, "score", folder, "--local", tmp_path / "short")
+    told = call(capsys, "score", folder, "--local", tmp_path / "short")
     assert told[0] == 2 and "was in no round of it; train it for longer" in told[2]
 
 
@@ -180,11 +181,11 @@ def test_a_model_that_diverges_is_lost_and_listed_first(tmp_path):
     assert stored(tmp_path).rows == json.loads(json.dumps(rows))
 
 
-def test_only_clients_are_fine_tuned(tmp_path, monkeypatch, capsys):
+def test_only_clients_are_fine_tuned(tmp_path, capsys):
     small = ["--iterations", 2, "--log-every", 1, "--score-every", 0, "--test-tasks", 2]
-    assert command(monkeypatch, capsys, "train", "sine", *small, "--out", tmp_path / "run")[0] == 0
+    assert call(capsys, "train", "sine", *small, "--out", tmp_path / "run")[0] == 0
     for words in (["--epochs", 2], ["--rate", 0.1], ["--leaves", "head"]):
-        code, _, err = command(monkeypatch, capsys, "score", tmp_path / "run", *words)
+        code, _, err = call(capsys, "score", tmp_path / "run", *words)
         assert code == 2 and "are for runs whose clients have samples of their own" in err
 
 

@@ -24,7 +24,8 @@ from moml.tasks.sampler import shuffled
 from moml.training.evaluate import scores_on
 from moml.types import Hyper
 from tests.support.processes import cached  # noqa: F401
-from tests.support.small_mnist import SMALL, TINY, command
+from tests.support.program import call
+from tests.support.small_mnist import SMALL, TINY
 
 pytestmark = pytest.mark.usefixtures("cached", "data")
 
@@ -121,18 +122,18 @@ def test_the_score_is_the_mean_of_all_clients(done):
         assert row["setting"]["images"] == size
 
 
-def test_the_commands(tmp_path, monkeypatch, capsys):
+def test_the_commands(tmp_path, capsys):
     run, file = tmp_path / "run", tmp_path / "rows.json"
     words = ["--problem.n", 4, "--problem.a", 8, "--problem.unseen", 2, "--problem.hidden", 16]
     words += ["--iterations", 2000, "--log-every", 1000, "--score-every", 0, "--tasks-per-step", 2]
     words += ["--method", "fedavg", "--local-steps", 2, "--k", 3, "--eta", 0.02, "--alpha", 0.01]
-    code, out, err = command(monkeypatch, capsys, "train", "mnist-clients", *words, "--out", run)
+    code, out, err = call(capsys, "train", "mnist-clients", *words, "--out", run)
     assert code == 0, err
     size = 8 * (784 * 16 + 16 + 16 * 10 + 10)  # bytes, in double precision
     sent = f"{2000 * size / 1e6:.3g} MB"  # 1000 rounds of 2 clients
     told = f"cost:   {sent} down, {sent} up; at the clients 4,000 gradients, 12,000 samples\n"
     assert "test accuracy" in out and told in out
-    code, out, err = command(monkeypatch, capsys, "score", run, "--shots", 5, "--json", file)
+    code, out, err = call(capsys, "score", run, "--shots", 5, "--json", file)
     assert code == 0, err
     assert "never took part" in out and "worst tenth" in out
     rows = [row for row in json.loads(file.read_text()) if "client" not in row["setting"]]
@@ -142,17 +143,17 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     assert models == [*(("took-part", m) for m in ("global", "fine-tuned", "adapted")),
                       *(("unseen", m) for m in ("global", "adapted"))]  # fmt: skip
     assert min(row["mean"] for row in after) > 70  # it has learned, for strangers too
-    assert command(monkeypatch, capsys, "score", run, "--tasks", 9)[::2] == (
+    assert call(capsys, "score", run, "--tasks", 9)[::2] == (
         2, "moml: tasks must not be given for clients: all of them are scored\n",
     )  # fmt: skip
 
 
-def test_a_convolutional_network_by_epochs(monkeypatch, capsys, tmp_path):
+def test_a_convolutional_network_by_epochs(capsys, tmp_path):
     words = ["--problem.model", "cnn", "--method", "fedavg", "--rounds", 2, "--local-epochs", 1,
              "--batch-size", 8, "--problem.n", 2, "--problem.a", 4, "--problem.test-a", 4,
              "--problem.unseen", 0, "--tasks-per-step", 2, "--shots", 1]  # fmt: skip
     out = tmp_path / "run"
-    code, _, wrong = command(monkeypatch, capsys, "train", "mnist-clients", *words, "--out", out)
+    code, _, wrong = call(capsys, "train", "mnist-clients", *words, "--out", out)
     assert code == 0, wrong
     rows = read(out / "metrics.jsonl")
     assert [row["iterations"] for row in rows] == [1, 2] and np.isfinite(rows[-1]["score"])
@@ -222,11 +223,11 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_what_cannot_be_is_one_line_and_code_2(name, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_is_one_line_and_code_2(name, tmp_path, capsys):
     words, line = LINES[name]
     small = ["--problem.n", 6, "--problem.unseen", 2, "--problem.a", 8, "--tasks-per-step", 3]
-    code, out, err = command(
-        monkeypatch, capsys, "train", "mnist-clients", *small, *words, "--out", tmp_path / "run"
+    code, out, err = call(
+        capsys, "train", "mnist-clients", *small, *words, "--out", tmp_path / "run"
     )
     assert code == 2 and out == ""
     assert err.startswith("moml: ") and err.count("\n") == 1 and line in err

@@ -1,22 +1,15 @@
-import sys
-
 import jax
 import pytest
 
-from moml.cli import main
 from moml.runs import doctor
-
-
-def called(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["moml", "doctor"])
-    main()
-    told = capsys.readouterr().out.splitlines()
-    return {line[:18].strip(): line[18:] for line in told}
+from tests.support.program import call
 
 
 def test_it_says_what_there_is_and_tests_an_identity(monkeypatch, capsys):
     monkeypatch.delenv("MOML_DATA", raising=False)
-    told = called(monkeypatch, capsys)
+    code, out, _ = call(capsys, "doctor")
+    assert code == 0
+    told = {line[:18].strip(): line[18:] for line in out.splitlines()}
     assert told["jax"] == jax.__version__
     assert str(jax.devices()[0]) in told["jax devices"]
     assert "set MOML_DATA" in told["data sets"]
@@ -28,10 +21,8 @@ def test_it_says_what_there_is_and_tests_an_identity(monkeypatch, capsys):
 @pytest.mark.parametrize("apart", [1.0, float("nan")])
 def test_a_wrong_identity_is_code_1(monkeypatch, capsys, apart):
     monkeypatch.setattr(doctor, "identity", lambda: apart)
-    with pytest.raises(SystemExit) as stopped:
-        called(monkeypatch, capsys)
-    assert stopped.value.code == 1
-    assert capsys.readouterr().out.endswith(": WRONG\n")
+    code, out, _ = call(capsys, "doctor")
+    assert code == 1 and out.endswith(": WRONG\n")
 
 
 def test_data_sets_are_found_by_their_names(monkeypatch, tmp_path):

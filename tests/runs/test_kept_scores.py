@@ -16,7 +16,8 @@ from moml.runtime.mesh import mesh
 from moml.storage.metrics import read
 from tests.support.client_rows import accuracies, figure, last, picked
 from tests.support.processes import cached  # noqa: F401
-from tests.support.small_mnist import DITTO, command
+from tests.support.program import call
+from tests.support.small_mnist import DITTO
 
 pytestmark = pytest.mark.usefixtures("cached", "data")
 
@@ -43,18 +44,18 @@ def test_the_run_is_scored_by_the_models_that_clients_keep(ditto):
 
 
 def test_ditto_and_fedavg_have_the_same_global_model_and_print_other_figures(
-    ditto, tmp_path, monkeypatch, capsys
+    ditto, tmp_path, capsys
 ):
     folder, _, _ = ditto
     train(replace(DITTO, method="fedavg"), tmp_path / "run")
     models = [moml.load(each) for each in (folder, tmp_path / "run")]
     jax.tree.map(np.testing.assert_array_equal, *(m.params for m in models))
     assert last(folder) != last(tmp_path / "run")
-    _, out, _ = command(monkeypatch, capsys, "resume", folder)
+    _, out, _ = call(capsys, "resume", folder)
     assert "ditto, test_accuracy, kept models" in out and f"{last(folder):.3f}" in out
-    _, out, _ = command(monkeypatch, capsys, "resume", tmp_path / "run")
+    _, out, _ = call(capsys, "resume", tmp_path / "run")
     assert "fedavg, test_accuracy, adapted models" in out and f"{last(tmp_path / 'run'):.3f}" in out
-    _, out, _ = command(monkeypatch, capsys, "score", tmp_path / "run")
+    _, out, _ = call(capsys, "score", tmp_path / "run")
     assert "fine-tuned, 1 epoch" in out and "kept" not in out.replace("kept_", "")
 
 
@@ -72,7 +73,7 @@ def test_memories_on_disk_and_on_a_mesh_are_scored_alike(ditto, tmp_path):
         moml.load(tmp_path / "disk").personal(0)
 
 
-def test_rows_on_disk_are_those_of_the_checkpoint(tmp_path, monkeypatch):
+def test_rows_on_disk_are_those_of_the_checkpoint(tmp_path):
     """The run is stopped after rounds that no checkpoint has: the rows on disk are ahead."""
     config = replace(DITTO, memory="disk", save_seconds=1e6)
     stop = lambda info: info.step >= 4

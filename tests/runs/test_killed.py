@@ -2,14 +2,12 @@
 
 import shutil
 import signal
-import sys
 import time
 
 import jax
 import numpy as np
 import pytest
 
-from moml.cli import main
 from tests.support.processes import (  # noqa: F401
     begun,
     cache,
@@ -20,6 +18,7 @@ from tests.support.processes import (  # noqa: F401
     names,
     until,
 )
+from tests.support.program import refused
 
 METHODS = {
     "moml-v1": [],
@@ -126,13 +125,9 @@ def politely(run, cache, rng, capsys):  # noqa: F811
 
 
 def second_is_refused(run, pid, capsys):
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as refused:
-        patch.setattr(sys, "argv", ["moml", "resume", str(run)])
-        main()
-    assert refused.value.code == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, "resume", run)
     assert error.startswith(f"moml: {run} is in use by process {pid} on ")
-    assert error.count("\n") == 1 and f"resume {run}" in error
+    assert f"resume {run}" in error
 
 
 @pytest.mark.slow

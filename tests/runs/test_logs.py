@@ -1,7 +1,6 @@
 """`--log`: what services have of runs and sweeps is what metrics.jsonl has."""
 
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -9,10 +8,10 @@ from moml.config.config import Config
 from moml.config.problems import Sine
 from moml.config.toml import dump
 from moml.runs import runs, sweeps
-from moml.runs.session import resume_words
+from moml.runs.record import resume_words
 from moml.storage.metrics import VALUES, read
-from tests.runs.test_runs import call
 from tests.support.processes import cache, cached  # noqa: F401
+from tests.support.program import call
 from tests.support.services import mlflow_runs, services, tensorboard_rows, wandb_runs  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("cached", "services")
@@ -86,5 +85,5 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, capsys):
 
 
 def test_the_command_to_go_on_names_the_services(tmp_path):
-    words = resume_words(tmp_path / "a run", replace(TINY, plugin=()), ("wandb", "mlflow"))
+    words = resume_words(tmp_path / "a run", (), ("wandb", "mlflow"))
     assert words == f"moml resume '{tmp_path}/a run' --log wandb mlflow"

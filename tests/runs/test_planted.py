@@ -5,7 +5,6 @@ import re
 import shutil
 import signal
 import socket
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import moml
-from moml.cli import main
 from moml.config.starts import STARTS
 from moml.data.table.write import write_table
 from moml.errors import ConfigError, MomlError
@@ -22,6 +20,7 @@ from moml.runs.sweeps import sweep_run
 from moml.serving.forget import forget
 from moml.storage.folder import Lock, check_plain
 from tests.support.processes import cached  # noqa: F401
+from tests.support.program import call as program
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 
 SINE = replace(STARTS["sine"], iterations=20, log_every=10, score_every=0, test_tasks=2)
@@ -106,13 +105,9 @@ def not_for_ever():
 def call(capsys, *words):
     """Exit code and errors of a command."""
     capsys.readouterr()
-    with pytest.MonkeyPatch.context() as patch, not_for_ever():
-        patch.setattr(sys, "argv", ["moml", *map(str, words)])
-        try:
-            main()
-        except SystemExit as end:
-            return end.code, capsys.readouterr().err
-    return 0, capsys.readouterr().err
+    with not_for_ever():
+        code, _, error = program(capsys, *words)
+    return code, error
 
 
 def refused(capsys, run, before, commands):

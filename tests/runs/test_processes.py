@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-from moml.cli import main
 from tests.support.processes import (  # noqa: F401
     MOML,
     begun,
@@ -21,6 +20,7 @@ from tests.support.processes import (  # noqa: F401
     names,
     until,
 )
+from tests.support.program import call
 
 STEPS = 6_000
 X64 = {"JAX_ENABLE_X64": "1"}
@@ -171,11 +171,8 @@ def test_an_error_of_one_while_the_other_waits_for_its_sum(tmp_path, cache):  # 
 )
 def test_words_that_cannot_be(tmp_path, monkeypatch, capsys, words, told):
     monkeypatch.setattr(jax.config, "update", lambda *given: None)  # JAX is at work already here
-    monkeypatch.setattr("sys.argv", ["moml", *map(str, train(tmp_path / "run")), *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code == 2
-    assert told in capsys.readouterr().err
+    code, _, error = call(capsys, *train(tmp_path / "run"), *words)
+    assert code == 2 and told in error
     assert not (tmp_path / "run").exists()
 
 

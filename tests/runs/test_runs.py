@@ -1,6 +1,5 @@
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 import moml
-from moml.cli import main
 from moml.config.config import Config, changed, check
 from moml.config.problems import Sine, Synthetic
 from moml.config.starts import STARTS
@@ -23,6 +21,7 @@ from moml.storage.metrics import read
 from moml.training.compose import init_key
 from tests.storage.test_checkpoint import files_of, same_bytes
 from tests.support.processes import begun, cache, cached, ended, last_state, lines, names  # noqa: F401
+from tests.support.program import call
 
 pytestmark = pytest.mark.usefixtures("cached")
 SMALL = Config(
@@ -43,18 +42,6 @@ def whole(tmp_path_factory, cached):  # noqa: F811
 def run(whole, tmp_path):
     """A copy of it, to be changed."""
     return Path(shutil.copytree(whole, tmp_path / "run"))
-
-
-def call(capsys, *words):
-    """The program in this process: exit code, output, errors."""
-    code = 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["moml", *map(str, words)])
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-    return code, *capsys.readouterr()
 
 
 def edit(folder, **values):

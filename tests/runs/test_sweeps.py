@@ -15,7 +15,6 @@ from moml.errors import ConfigError, Interrupted
 from moml.runs import runs, session, sweeps
 from moml.runs.record import record_of
 from moml.storage.metrics import read
-from tests.runs.test_runs import call
 from tests.storage.test_checkpoint import files_of
 from tests.support.processes import (  # noqa: F401
     begun,
@@ -28,6 +27,7 @@ from tests.support.processes import (  # noqa: F401
     names,
     until,
 )
+from tests.support.program import call
 
 pytestmark = pytest.mark.usefixtures("cached")
 SMALL = Config(

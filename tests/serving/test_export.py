@@ -7,6 +7,7 @@ import subprocess
 import sys
 import venv
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,6 @@ import numpy as np
 import pytest
 
 import moml
-from moml.cli import main
 from moml.config.config import check, method_options
 from moml.config.problems import Sine
 from moml.config.starts import STARTS
@@ -28,6 +28,7 @@ from moml.serving.export_network import described
 from moml.storage.manifest import seal
 from moml.training.fit import Learner
 from moml.types import Batch, Hyper
+from tests.support.program import call, refused
 from tests.support.small_mnist import TINY
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 
@@ -52,20 +53,22 @@ CASES = {  # target, kinds, order, who answers where nothing is known
 }
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory, quick):  # noqa: F811
+def maker(tmp_path_factory, **how):
     """A run, by the name of a case, and its export; made once."""
-    found = {}
 
+    @cache
     def make(case):
-        if case not in found:
-            target, kinds, order, cold = CASES[case]
-            folder = tmp_path_factory.mktemp("export")
-            run = small_run(folder / "run", visits(9, 0, target), kinds, order=order, cold=cold)
-            found[case] = run, export(folder / "run", folder / "export")
-        return found[case]
+        target, kinds, order, cold = CASES[case]
+        folder = tmp_path_factory.mktemp("export")
+        run = small_run(folder / "run", visits(9, 0, target), kinds, order=order, cold=cold)
+        return run, export(folder / "run", folder / "export", **how)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, quick):  # noqa: F811
+    return maker(tmp_path_factory)
 
 
 def asked(target):
@@ -312,24 +315,12 @@ def test_the_model_that_a_client_keeps_is_exported(data, tmp_path, capsys):
     assert (card["model"], card["client"]) == ("kept", client)
     said = refused(capsys, "forget", tmp_path / "one", "--task", client)
     assert f"is the model of client {client}: remove the folder" in said
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["moml", "export", str(run), "--out", str(tmp_path / "all")])
-        main()
-    assert "model:  the global one; --client I exports" in capsys.readouterr().out
+    _, out, _ = call(capsys, "export", run, "--out", tmp_path / "all")
+    assert "model:  the global one; --client I exports" in out
     common = moml_serve.load(tmp_path / "all")
     np.testing.assert_allclose(common.predict(x), answers(learner.params), rtol=1e-6)
     out = ["--out", tmp_path / "none"]
     assert "client must be" in refused(capsys, "export", run, *out, "--client", 6)
-
-
-def refused(capsys, *words):
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stopped:
-        patch.setattr(sys, "argv", ["moml", *map(str, words)])
-        main()
-    assert stopped.value.code == 2
-    said = capsys.readouterr().err.strip()
-    assert "\n" not in said
-    return said
 
 
 def test_what_cannot_be_exported_is_refused_in_a_line(made, tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 
 import moml
 from moml.algorithms.signature import keywords
-from moml.cli import main
 from moml.config.starts import STARTS
 from moml.errors import CheckpointError, ConfigError
 from moml.methods import METHODS
@@ -28,6 +26,7 @@ from moml.training.compose import hyper_of, init_key
 from moml.training.fit import Learner, TrainingState
 from tests.serving.test_forget import everything
 from tests.support.processes import cached  # noqa: F401
+from tests.support.program import call
 
 MEMORIES = {
     "moml-v1": {},
@@ -122,10 +121,8 @@ def test_every_checkpoint_of_a_run_forgets_and_the_run_goes_on(done, tmp_path, c
     score(run)
     assert (run / "clients.json").exists()
     shutil.copytree(run / "checkpoints" / "0000000006", run / "checkpoints" / ".old-0000000001")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["moml", "forget", str(run), "--task", str(task)])
-        main()
-    told = capsys.readouterr().out
+    code, told, _ = call(capsys, "forget", run, "--task", task)
+    assert code == 0
     assert "the trace in the common parameters w" in told and "would learn it again" in told
     assert not whole() and not (run / "clients.json").exists()
     after = read()

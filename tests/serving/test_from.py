@@ -1,7 +1,6 @@
 """Going on from a run: a table with new tasks and rows, a run from another's parameters."""
 
 import shutil
-import sys
 from dataclasses import replace
 
 import jax
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 import moml
-from moml.cli import main
 from moml.config.config import Config
 from moml.config.problems import Sine
 from moml.errors import CheckpointError, ConfigError
@@ -17,6 +15,7 @@ from moml.runs import runs
 from moml.tabular.continuation import LEAST, continue_table
 from moml.tabular.run import load_table_run
 from tests.support.processes import cached  # noqa: F401
+from tests.support.program import call, refused
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 from tests.support.small_table import written
 
@@ -32,18 +31,12 @@ def rmse(run, rows, adapt_on=None):
     return float(np.sqrt(((given - rows["y"]) ** 2).mean()))
 
 
-def moml_(*words):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["moml", *map(str, words)])
-        main()
-
-
 def test_few_tasks_join_and_the_common_parameters_stay(old, tmp_path, capsys):
     rows = visits(5, 3, first=7)  # two are known, three are new
     rows["kind"][0] = "never seen"
     file = written(tmp_path, "rows.parquet", rows)
-    moml_("train", "--from", old.folder, "--data", file, "--out", tmp_path / "new")
-    told = capsys.readouterr().out
+    _, told, _ = call(capsys, "train", "--from", old.folder, "--data", file, "--out",
+                      tmp_path / "new")  # fmt: skip
     assert f"{len(rows['y'])} rows of 5 tasks, 3 of them new" in told
     assert "a category that training had not in 1" in told
     assert "the common parameters stay as they are" in told
@@ -96,10 +89,8 @@ def test_what_does_not_fit_is_refused(old, tmp_path, capsys):
         (["--data", file], "has no column size"),
         (["--data", file, "--iterations", "0"], "iterations must be"),
     ):
-        with pytest.raises(SystemExit) as stopped:
-            moml_("train", "--from", old.folder, *words, "--out", tmp_path / "new")
-        told = capsys.readouterr().err
-        assert stopped.value.code == 2 and said in told and told.count("\n") == 1
+        given = ("--from", old.folder, *words, "--out", tmp_path / "new")
+        assert said in refused(capsys, "train", *given)
     assert not (tmp_path / "new").exists()
 
 
@@ -110,7 +101,7 @@ SMALL = Config(
 
 
 @pytest.mark.usefixtures("cached")
-def test_a_run_starts_from_the_parameters_of_another(tmp_path, capsys):
+def test_a_run_starts_from_the_parameters_of_another(tmp_path):
     runs.train(SMALL, tmp_path / "one")
     start = moml.load(tmp_path / "one").params
     runs.train(replace(SMALL, seed=5, keep=9), tmp_path / "two", source=tmp_path / "one")

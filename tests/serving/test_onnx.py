@@ -19,24 +19,14 @@ from moml.serving.export_onnx import graphs
 from moml.serving.forget import forget
 from moml.training.fit import Learner
 from moml.types import Batch, Hyper
-from tests.serving.test_export import CASES, NETS, asked, refused
-from tests.support.small_run import quick, small_run, visits  # noqa: F401
+from tests.serving.test_export import CASES, NETS, asked, maker
+from tests.support.program import refused
+from tests.support.small_run import quick  # noqa: F401
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, quick):  # noqa: F811
-    """A run, by the name of a case, and its export; made once."""
-    found = {}
-
-    def make(case):
-        if case not in found:
-            target, kinds, order, cold = CASES[case]
-            folder = tmp_path_factory.mktemp("onnx")
-            run = small_run(folder / "run", visits(9, 0, target), kinds, order=order, cold=cold)
-            found[case] = run, export(folder / "run", folder / "export", format="onnx")
-        return found[case]
-
-    return make
+    return maker(tmp_path_factory, format="onnx")
 
 
 def run_graph(content, **inputs):

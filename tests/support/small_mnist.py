@@ -2,7 +2,6 @@
 
 import os
 import struct
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,15 +67,3 @@ def run():
     setitem = lambda mapping, name, value: mapping.update({name: value})
     count_as_whole(os.environ["MOML_DATA"], setitem)
     main()
-
-
-def command(monkeypatch, capsys, *words):
-    """`moml` in this process: exit code, output, errors."""
-    monkeypatch.setattr(sys, "argv", ["moml", *map(str, words)])
-    code = 0
-    try:
-        main()
-    except SystemExit as stopped:
-        code = stopped.code
-    told = capsys.readouterr()
-    return code, told.out, told.err

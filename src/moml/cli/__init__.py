@@ -41,7 +41,7 @@ COMMANDS = {  # the first lines of their help
 MODULES = {  # in moml.cli, where they are not those of the commands' names
     **dict.fromkeys(("train", "resume", "sweep", "score", "doctor"), "runs"),
     **dict.fromkeys(("evaluate", "predict", "adapt"), "tables"),
-    **dict.fromkeys(("export", "forget"), "after"),
+    **dict.fromkeys(("report", "export", "forget"), "after"),
     "methods": "demo",
     "reproduce": "experiments.reproduce",
 }
@@ -75,9 +75,9 @@ def _run(name: str, *words: str) -> None:
     module = import_module(f"moml.cli.{MODULES.get(name, name)}")
     function, given = getattr(module, name), list(words)
     if name == "train" and "--data" in options:
-        from moml.cli import after, tables
+        from moml.cli import tables
 
-        function = after.go_on if "--from" in options else tables.train
+        function = tables.go_on if "--from" in options else tables.train
     elif name not in ("train", "sweep"):  # the options of these depend on the configuration
         given = tyro.cli(getattr(module, name.capitalize()), args=words, prog=f"moml {name}")
     if name in LIGHT:

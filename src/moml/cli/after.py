@@ -1,14 +1,32 @@
-"""`moml export`, `moml forget`, `moml train --from`: commands for finished runs."""
+"""`moml report`, `moml export`, `moml forget`: commands for finished runs."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
 
 from moml.cli.plugins import Plugins
-from moml.cli.tables import train_by
 from moml.cli.validation import say, some
+
+
+@dataclass(frozen=True)
+class Report(Plugins):
+    """Write runs, sweeps and runs of tables as one HTML page, side by side."""
+
+    runs: tyro.conf.Positional[list[Path]]
+    """Folders of the runs."""
+    out: Path = Path("report.html")
+    """File for the page; it is self-contained and loads nothing."""
+    score: bool = False
+    """Also compute what the runs have not stored: scores by known samples, fits and tracking errors
+    of the newest models. This reads their data."""
+
+
+def report(command: Report) -> None:
+    """Write the page and print its path."""
+    from moml.report.page.document import report as write
+
+    say(f"page: {write(command.runs, command.out, score=command.score, progress=True)}")
 
 
 @dataclass(frozen=True)
@@ -62,10 +80,3 @@ def forget(command: Forget) -> None:
         some("task", command.task)
     for line in forget_tasks(command.run, command.task, command.category):
         say(line)
-
-
-def go_on(arguments: Sequence[str]) -> None:
-    """Continue a table's run, print what is done, and the scores."""
-    from moml.tabular.continuation import continue_table
-
-    train_by(continue_table, arguments)

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import field, fields, make_dataclass
 from inspect import cleandoc
-from itertools import zip_longest
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import tyro
 
 from moml.algorithms.signature import Allowed, unknown
+from moml.cli.plugins import options_in
 from moml.config.config import Config, check, kind_of, options_of, with_method, with_values
 from moml.config.problems import PROBLEMS
 from moml.config.starts import STARTS
@@ -93,12 +93,8 @@ def tyro_names(arguments: Sequence[str]) -> dict[str, str]:
     >>> tyro_names(["--local-steps", "3", "--method=maml"])
     {'local_steps': '3', 'method': 'maml'}
     """
-    found = {}
-    for word, after in zip_longest(arguments, arguments[1:], fillvalue=""):
-        if word.startswith("--"):
-            name, equals, value = word.removeprefix("--").partition("=")
-            found[name.replace("-", "_")] = value if equals else after
-    return found
+    python = lambda option: option.removeprefix("--").replace("-", "_")
+    return {python(option): value for option, value in options_in(arguments)}
 
 
 def _fields_of(base: Config) -> type:

@@ -53,8 +53,8 @@ def execution(
     """
     import jax
 
-    from moml.config.plugins import plugin_words
     from moml.runs.consistency import assert_same_command
+    from moml.runs.record import resume_words
     from moml.runtime.mesh import mesh
     from moml.runtime.process_group import join
 
@@ -66,7 +66,7 @@ def execution(
         yield (mesh(own.devices) if (own.devices or 1) > 1 else None), group
         return
     words = f"process {group.process} of {group.processes} was ended: it was killed, or another one"
-    resume = f"moml resume {folder}{plugin_words(own.plugin)}"
+    resume = resume_words(folder, own.plugin)
     hint = again or f"what was saved last is good, go on with: {resume}"
     watcher = _print_at_abort(f"moml: {words} was lost; {hint}")
     try:

@@ -1,6 +1,6 @@
 """`--plugin MODULE`: a user's own problems, methods and models, in any command that knows runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from shlex import join
@@ -19,18 +19,21 @@ class Plugins:
     too. Give the option once for each."""
 
 
+def options_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options among arguments, each with its value: what follows = or is the next word."""
+    for word, after in zip_longest(arguments, arguments[1:], fillvalue=""):
+        if word.startswith("--"):
+            option, equals, value = word.partition("=")
+            yield option, value if equals else after
+
+
 def plugins_in(arguments: Sequence[str]) -> list[str]:
     """The modules that arguments name.
 
     >>> plugins_in(["run", "--plugin", "mine", "--k", "2", "--plugin=ours.more"])
     ['mine', 'ours.more']
     """
-    found = []
-    for word, after in zip_longest(arguments, arguments[1:], fillvalue=""):
-        option, equals, value = word.partition("=")
-        if option == "--plugin":
-            found.append(value if equals else after)
-    return found
+    return [value for option, value in options_in(arguments) if option == "--plugin"]
 
 
 def with_command(error: PluginNeeded, arguments: Sequence[str]) -> ConfigError:

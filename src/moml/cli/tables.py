@@ -94,6 +94,13 @@ def train(arguments: Sequence[str]) -> None:
     train_by(train_table, arguments, **types)
 
 
+def go_on(arguments: Sequence[str]) -> None:
+    """Continue a table's run, print what is done, and the scores."""
+    from moml.tabular.continuation import continue_table
+
+    train_by(continue_table, arguments)
+
+
 def train_by(
     function: Callable[..., "TableRun"], arguments: Sequence[str], **types: object
 ) -> None:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -14,6 +15,7 @@ from moml.types import Record
 
 SHOWN = 20  # clients; of more, only the worst half as many
 OURS = ("personal", "pooled")  # rows of a table's scores that are no rivals
+NARROW = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}  # look of wide tables
 PAYS = 0.99  # personalisation pays below this share of the best score without adaptation
 
 

@@ -7,18 +7,16 @@ RUN/  part-000/ ...   the members of each rung, as those of a sweep; removed aft
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from shlex import quote
 
 import jax
 import numpy as np
 
 from moml.algorithms.signature import AUTO
 from moml.config.config import Config, with_values
-from moml.config.plugins import plugin_words
 from moml.config.toml import dump
 from moml.errors import ConfigError
 from moml.runs.job import Job, Plan, schedule_of, scores_of
-from moml.runs.record import record_of, save_record
+from moml.runs.record import record_of, resume_words, save_record
 from moml.runs.session import run_job
 from moml.runtime.process_group import ProcessGroup
 from moml.storage.checkpoint import Checkpoints
@@ -33,9 +31,7 @@ from moml.training.loop import Members
 from moml.types import Record, State
 
 
-def why_not(
-    config: Config, plan: Plan, group: ProcessGroup, *, source: Path | None = None
-) -> str | None:
+def why_not(config: Config, plan: Plan, group: ProcessGroup, source: Path | None) -> str | None:
     """Why a run cannot choose beta, or None."""
     if reason := too_short(plan.steps):
         return reason
@@ -83,7 +79,7 @@ def settle(folder: Path, config: Config, plan: Plan, *, progress: bool = False) 
     rungs, rows, step = population.rungs(), [], 0
     carry = population.first(betas)
     lines: list[Record] = []
-    resume = f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}"
+    resume = resume_words(folder, config.plugin)
     for place, rung in enumerate(rungs):
         part = writable_folder(folder / f"part-{place:03d}", 0o700)
         if place and not Checkpoints(part / "checkpoints").steps():

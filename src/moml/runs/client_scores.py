@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from moml.algorithms.parts.adapt import all_leaves, named
 from moml.config.config import Config
 from moml.errors import ConfigError
-from moml.runs.job import SCORED, Plan, client_scores_of, each_of
+from moml.runs.job import SCORED, Plan, each_of
 from moml.training.clients import ClientScores, common_scores, kept_each, kept_scores, tuned_scores
 from moml.training.fit import Learner
 from moml.training.personal import tuning_of
@@ -55,25 +55,24 @@ class FineTuning(NamedTuple):
     leaves: str | None = None  # a regular expression of their names
 
 
+AS_TRAINED = FineTuning()
+
+
 def groups_of(
     config: Config,
     plan: Plan,
     learner: Learner,
+    by: ClientScores,
     stores: Stores,
-    *,
-    shots: Sequence[int] = (),
-    tuning: FineTuning = FineTuning(),  # noqa: B008
-    alone: Values | None = None,
+    shots: Sequence[int],
+    tuning: FineTuning,
+    alone: Values | None,
 ) -> list[Group]:
     """The clients that take part, those that no round has drawn yet, and those that never do.
 
     `stores` has what the clients keep. Which clients were in a round is known of methods whose
     clients keep something; of others all count as such.
     """
-    by = client_scores_of(plan.built)
-    if by is None:
-        raise ConfigError("clients are scored where they have samples to train on and to test on")
-    shots = shots or [config.shots]
     own, known = _kept(plan, learner, by, stores)
     common = np.asarray(common_scores(plan.method, by)(learner.meta, by.tested))
     few = [_adapted(config, plan, learner, by, by.tested, each) for each in shots]
@@ -103,10 +102,9 @@ def _kept(
     return kept_each(jax.jit(kept), learner.meta, by.tested, stores)
 
 
-def kept_alone(plan: Plan, learner: Learner, stores: Stores) -> Values:
+def kept_alone(plan: Plan, learner: Learner, by: ClientScores, stores: Stores) -> Values:
     """The scores of the models that all clients of another run keep."""
-    by = client_scores_of(plan.built)
-    own, known = (None, np.zeros(0, bool)) if by is None else _kept(plan, learner, by, stores)
+    own, known = _kept(plan, learner, by, stores)
     if own is None:
         raise ConfigError(f"local: clients of the method {plan.method.name} keep no models")
     for client in np.flatnonzero(~known)[:1]:
@@ -134,9 +132,9 @@ def _adapted(
     config: Config, plan: Plan, learner: Learner, by: ClientScores, tasks: Tasks, shots: int
 ) -> Scored:
     built = plan.built._replace(score=by.score, queries=None)  # all other samples
-    scores = each_of(replace(config, shots=shots), built, tasks, plan.method.adaptation)
-    how = {"shots": shots, "steps": config.test_steps}
-    return Scored("adapted", np.asarray(scores(learner.meta, learner.hyper)), how)
+    config, how = replace(config, shots=shots), {"shots": shots, "steps": config.test_steps}
+    each = each_of(config, built, tasks, plan.method.adaptation, learner.meta, learner.hyper)
+    return Scored("adapted", np.asarray(each), how)
 
 
 def _unseen(

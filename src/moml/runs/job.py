@@ -46,7 +46,6 @@ from moml.training.sweep import seeds_and_keys, stacked_hyper
 from moml.types import Hyper, Key, Meta, Params, Record, State, Tasks
 
 Spending = Callable[[int, int], Cost]
-Scores = Callable[[Meta, Hyper], Float[Array, " n"]]
 ScoresOn = Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]
 SCORED = 1001  # seed of the samples that scores use
 
@@ -161,10 +160,12 @@ def _mean_program(each: ScoresOn, *, members: bool = False) -> Wrapped:
     return jax.jit(jax.vmap(mean, (0, 0, None, None)) if members else mean)
 
 
-def each_of(config: Config, built: Built, tasks: Tasks, adaptation: Adaptation) -> Scores:
-    """The score of each of some tasks by a configuration, compiled: (meta, hyper) -> [tasks]."""
+def each_of(
+    config: Config, built: Built, tasks: Tasks, adaptation: Adaptation, meta: Meta, hyper: Hyper
+) -> Float[Array, " n"]:
+    """The score of a model on each of some tasks, by a configuration."""
     program = jax.jit(scores_of(config, built, tasks, adaptation))
-    return lambda meta, hyper: program(meta, hyper, tasks, jax.random.key(SCORED))
+    return program(meta, hyper, tasks, jax.random.key(SCORED))
 
 
 def schedule_of(config: Config) -> Schedule:
@@ -173,11 +174,6 @@ def schedule_of(config: Config) -> Schedule:
         return cosine(config.iterations)
     at = int(config.decay_after * config.iterations)
     return decay_at(at) if config.decay_after < 1 else constant
-
-
-def sizes_of(config: Config) -> dict[str, float]:
-    """The step sizes that a configuration gives."""
-    return step_sizes(config)
 
 
 def single(
@@ -196,7 +192,7 @@ def single(
     """
     plan = plan_of(config) if plan is None else plan
     params = plan.built.init(init_key(config.seed)) if params is None else params
-    hyper = hyper_of(plan.method, params, sizes_of(config))
+    hyper = hyper_of(plan.method, params, step_sizes(config))
     key, tasks, method = run_key(config.seed), plan.built.tasks, plan.method
     first = partial(first_program(plan.method), params, tasks, key, hyper)
     if mesh is not None:
@@ -254,7 +250,7 @@ def many(config: Config, settings: list[Record], plan: Plan) -> Job:
     """All settings side by side, by a program over members; those that diverge are marked."""
     program = simulate.program(plan.method.algorithm, plan.schedule, members=True)
     built = plan.built
-    hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, sizes_of(config))
+    hyper = stacked_hyper(plan.method, built.init(init_key(0)), settings, step_sizes(config))
     seeds, keys = seeds_and_keys(settings)
     first = first_program(plan.method, members=True)
 

@@ -105,9 +105,10 @@ def look(folder: Path, config: Config, done: Callable[[], None]) -> Looked:
         for shots in _shots(config):
             found.levels.extend(_levels(config, plan, learner, shots))
             done()
-        if scored_by_client(config, plan) is not None:
+        if (by := scored_by_client(config, plan)) is not None:
             stores = stores_of(folder, plan, learner)
-            found = found._replace(clients=client_rows(config, plan, learner, stores))
+            rows = client_rows(config, plan, learner, by, stores, [config.shots])
+            found = found._replace(clients=rows)
         found = found._replace(fits=_fits(config, plan, learner, found.levels))
         done()
         found = found._replace(tracked=_tracked(config, plan, learner))
@@ -125,14 +126,13 @@ def _levels(config: Config, plan: Plan, learner: Learner, shots: int) -> list[Le
     named: dict[str, Tasks | None] = {UNSEEN_TASKS: plan.built.unseen}
     if config.problem.by_client:
         named = {TOOK_PART: plan.built.unseen, NEVER: plan.built.strangers}
-    each = {
-        who: each_of(config, plan.built, tasks, adaptation)
-        for who, tasks in named.items()
-        if tasks is not None
-    }
-    found = {who: scores(learner.meta, learner.hyper) for who, scores in each.items()}
-    tidy = lambda values: np.nan_to_num(np.asarray(values, float), nan=np.inf, posinf=np.inf)
-    return [Level(who, shots, tidy(found[who])) for who in each]
+    found = []
+    for who, tasks in named.items():
+        if tasks is not None:
+            each = each_of(config, plan.built, tasks, adaptation, learner.meta, learner.hyper)
+            tidy = np.nan_to_num(np.asarray(each, float), nan=np.inf, posinf=np.inf)
+            found.append(Level(who, shots, tidy))
+    return found
 
 
 def _alone(config: Config, learner: Learner) -> float | None:

@@ -7,9 +7,10 @@ edited, or belongs to other checkpoints, is refused.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from moml.algorithms.signature import AUTO
 from moml.atomic import read_plain
@@ -21,6 +22,7 @@ from moml.errors import ConfigError, MomlError
 from moml.storage.checkpoint import newest_info
 from moml.storage.files import write_text
 from moml.storage.folder import check_plain, versions
+from moml.storage.sinks import log_words
 from moml.types import Record
 
 log = logging.getLogger("moml")
@@ -47,12 +49,17 @@ def _digest(record: Record) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
+def resume_words(folder: Path, plugins: Iterable[str], log: Sequence[str] = ()) -> str:
+    """The command that continues a run."""
+    return f"moml resume {quote(str(folder))}{log_words(log)}{plugin_words(plugins)}"
+
+
 def begin(
     folder: Path, config: Config, extra: Record, ready: Callable[[], None] = lambda: None
 ) -> None:
     """Make a folder that of a run; `ready` is called before anything is written."""
     if (folder / "run.json").exists():
-        command = f"moml resume {folder}{plugin_words(config.plugin)}"
+        command = resume_words(folder, config.plugin)
         raise ConfigError(f"{folder} holds a run already; go on with: {command}")
     ready()
     write_record(folder, config, extra)

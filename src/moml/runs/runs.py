@@ -11,11 +11,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from moml.algorithms.signature import AUTO
-from moml.config.config import Config, kind_of, options_of, with_values
+from moml.config.config import Config, kind_of, options_of, step_sizes, with_values
 from moml.errors import CheckpointError, ConfigError
 from moml.runs.choice import remove_parts, settle, undecided, why_not
 from moml.runs.consistency import assert_same_config, assert_same_data, assert_same_folder
-from moml.runs.job import Job, Plan, plan_of, single, sizes_of
+from moml.runs.job import Job, Plan, plan_of, single
 from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
 from moml.runs.session import Logs, run_job
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
@@ -69,7 +69,7 @@ def train(
 
     def prepare(given: Config = config) -> tuple[Plan, Config]:
         plan = plan_of(given)
-        if plan.method.betas and (reason := why_not(given, plan, group, source=source)):
+        if plan.method.betas and (reason := why_not(given, plan, group, source)):
             plan = plan._replace(method=by_rule(plan.method, reason))
         return plan, resolved(given, plan)
 
@@ -240,7 +240,7 @@ def row_of(
 def last_row(config: Config, plan: Plan, folder: Path, seconds: float) -> Record:
     """The result row of a finished run."""
     score = read(folder / "metrics.jsonl")[-1]["score"]
-    seen = {name: value for name, value in sizes_of(config).items() if value is not None}
+    seen = {name: value for name, value in step_sizes(config).items() if value is not None}
     return row_of(config, plan, [score], seen | {"seed": config.seed}, seconds)
 
 

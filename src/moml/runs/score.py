@@ -10,6 +10,7 @@ from moml.config.problems import Episodes
 from moml.errors import ConfigError
 from moml.runs import stored_scores
 from moml.runs.client_scores import (
+    AS_TRAINED,
     FineTuning,
     Stores,
     Values,
@@ -51,7 +52,7 @@ def score(
     tasks: int | None = None,
     alone: bool = False,
     best: bool = False,
-    tuning: FineTuning = FineTuning(),  # noqa: B008
+    tuning: FineTuning = AS_TRAINED,
     local: Path | None = None,
 ) -> tuple[Config, list[Record]]:
     """Result rows of a run's newest or best model.
@@ -65,9 +66,9 @@ def score(
     ]  # all are validated before the first is scored
     plan = plan_of(ways[0])
     by = scored_by_client(config, plan)
-    if by is None and (local is not None or tuning != FineTuning()):
+    if by is None and (local is not None or tuning != AS_TRAINED):
         raise ConfigError(OF_CLIENTS)
-    others = None if local is None else _alone(config, local)
+    others = None if by is None or local is None else _alone(config, by, local)
     learner = load(folder, best=best)
     rows = []
     if by is None or by.tested is not plan.built.unseen:
@@ -82,7 +83,7 @@ def score(
     if by is not None:
         stores = stores_of(folder, plan, learner, best=best)
         numbers = [way.shots for way in ways]
-        found = client_rows(ways[0], plan, learner, stores, numbers, tuning, others)
+        found = client_rows(ways[0], plan, learner, by, stores, numbers, tuning, others)
         rows += found
         if not best and learner.state is not None:
             stored_scores.store(folder, learner.state.step, found)
@@ -99,20 +100,21 @@ def client_rows(
     config: Config,
     plan: Plan,
     learner: Learner,
+    by: ClientScores,
     stores: Stores,
-    shots: Sequence[int] = (),
-    tuning: FineTuning = FineTuning(),  # noqa: B008
+    shots: Sequence[int],
+    tuning: FineTuning = AS_TRAINED,
     alone: Values | None = None,
 ) -> list[Record]:
     """The rows of `client_scores.rows_of`."""
     began, (metric, higher) = time.monotonic(), metric_of(config)
-    groups = groups_of(config, plan, learner, stores, shots=shots, tuning=tuning, alone=alone)
+    groups = groups_of(config, plan, learner, by, stores, shots, tuning, alone)
     row = row_of(config, plan, [0.0], {}, time.monotonic() - began)
     row |= {"setting": {"k": row["setting"]["k"]}, "samples": learner.samples}
     return rows_of(row, groups, metric, higher=higher)
 
 
-def _alone(config: Config, folder: Path) -> Values:
+def _alone(config: Config, by: ClientScores, folder: Path) -> Values:
     """The scores of each client in a run of method `local` on the same problem."""
     _, other = record_of(folder)
     if other.method != "local":
@@ -125,4 +127,4 @@ def _alone(config: Config, folder: Path) -> Values:
                 f"{there.get(name)}"
             )
     plan, learner = plan_of(other), load(folder)
-    return kept_alone(plan, learner, stores_of(folder, plan, learner))
+    return kept_alone(plan, learner, by, stores_of(folder, plan, learner))

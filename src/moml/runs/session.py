@@ -16,24 +16,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from shlex import quote
 from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
 
 from moml.config.config import Config, fields_of
-from moml.config.plugins import plugin_words
 from moml.config.toml import dump
 from moml.errors import ConfigError, Interrupted
 from moml.runs.job import Job
+from moml.runs.record import resume_words
 from moml.runtime import compiling
 from moml.runtime.account import Cost
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import DETERMINISTIC, open_log, versions
 from moml.storage.metrics import COST, START, Metrics, mark_of, read, verify
-from moml.storage.sinks import About, log_words, open_sinks
+from moml.storage.sinks import About, open_sinks
 from moml.training.loop import Callback, TrainingInfo, loop
 from moml.types import Record, State
 
@@ -49,11 +48,6 @@ class Logs(NamedTuple):
 
 
 NO_LOGS = Logs()
-
-
-def resume_words(folder: Path, config: Config, log: Sequence[str]) -> str:
-    """The command that continues a run."""
-    return f"moml resume {quote(str(folder))}{log_words(log)}{plugin_words(config.plugin)}"
 
 
 @contextmanager
@@ -139,7 +133,7 @@ def run_job(
     processes of a `group` do the same; the first one writes, and all save.
     """
     plan, path = job.plan, folder / "metrics.jsonl"
-    resume = resume or resume_words(folder, config, logs.names)
+    resume = resume or resume_words(folder, config.plugin, logs.names)
     uses = versions()
     about = {"config": dump(config), "versions": uses}  # now: files may change under a run
     with (

@@ -13,14 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from moml.config.config import Config
+from moml.config.config import Config, step_sizes
 from moml.errors import ConfigError, check_count
-from moml.runs.job import Plan, many, plan_of, sizes_of
-from moml.runs.record import begin, record_of, unchanged, warn_of_forgotten
+from moml.runs.job import Plan, many, plan_of
+from moml.runs.record import begin, record_of, resume_words, unchanged, warn_of_forgotten
 from moml.runs.runs import resolved, row_of
-from moml.runs.session import Logs, resume_words, run_job
+from moml.runs.session import Logs, run_job
 from moml.runtime import simulate
 from moml.runtime.memory_budget import bytes_of, free_bytes
+from moml.runtime.process_group import nothing
 from moml.storage.files import writable_folder
 from moml.storage.folder import Lock
 from moml.storage.metrics import read
@@ -57,7 +58,7 @@ def grid_from(words: Sequence[str]) -> dict[str, list[float]]:
 def members_that_fit(plan: Plan, config: Config, members: int, budget: float | None) -> int:
     """How many members fit into `budget` bytes side by side, by what the compiler reports."""
     params = plan.built.init(init_key(0))
-    hyper = hyper_of(plan.method, params, sizes_of(config))
+    hyper = hyper_of(plan.method, params, step_sizes(config))
     program = simulate.program(plan.method.algorithm, plan.schedule, members=True)
     one = jax.eval_shape(first_program(plan.method), params, plan.built.tasks, run_key(0), hyper)
     wide = lambda tree, m: jax.tree.map(
@@ -95,13 +96,14 @@ def sweep_run(
     plan = plan._replace(method=plan.method._replace(betas=()))
     settings = grid_of(grid, seeds, plan.method.hyper._asdict())
     config = resolved(config, plan)
-    stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, sizes_of(config))  # checks
+    stacked_hyper(plan.method, plan.built.init(init_key(0)), settings, step_sizes(config))  # checks
     with Lock(writable_folder(folder, 0o700)):
         free = free_bytes()
         budget = memory if memory is not None else None if free is None else SHARE * free
         size = members_that_fit(plan, config, len(settings), budget)
-        begin(folder, config, {"grid": grid, "seeds": seeds, "members": size})
-        return config, _parts(folder, config, plan, settings, size, progress, log)
+        record: Record = {"grid": grid, "seeds": seeds, "members": size}
+        begin(folder, config, record)
+        return config, _train(folder, config, plan, record, progress, log)
 
 
 def resume_sweep(
@@ -113,34 +115,39 @@ def resume_sweep(
     with Lock(folder):
         record, config, note = unchanged(folder, allow)
         warn_of_forgotten(record)
-        settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
-        plan = plan_of(config)
-        return config, _parts(folder, config, plan, settings, size, progress, log, note)
+        return config, _train(folder, config, plan_of(config), record, progress, log, note)
 
 
-def _parts(
+def parts_of(folder: Path, record: Record) -> list[tuple[Path, list[Record]]]:
+    """The folder of each part of a sweep, and the settings of its members."""
+    settings = grid_of(record["grid"], record["seeds"])
+    size = check_count("members", record["members"])
+    starts = range(0, len(settings), size)
+    return [(folder / f"part-{i:03d}", settings[at : at + size]) for i, at in enumerate(starts)]
+
+
+def _train(
     folder: Path,
     config: Config,
     plan: Plan,
-    settings: list[Record],
-    size: int,
+    record: Record,
     progress: bool,
     services: Sequence[str],
-    ready: Callable[[], None] = lambda: None,
+    ready: Callable[[], None] = nothing,
 ) -> list[Record]:
     """Train part after part; the rows of all, the best first. `ready` is called once."""
     began, scores = time.monotonic(), []
-    for number, at in enumerate(range(0, len(settings), size)):
-        some = settings[at : at + size]
-        job = many(config, some, plan)
-        part = writable_folder(folder / f"part-{number:03d}", 0o700)
+    parts, every = parts_of(folder, record), []
+    for number, (part, settings) in enumerate(parts, start=1):
         run_job(
-            part, config, job, progress=progress, logs=Logs(services, folder, tuple(some)),
-            resume=resume_words(folder, config, services),
-            more=at + size < len(settings), ready=ready if at == 0 else lambda: None,
+            writable_folder(part, 0o700), config, many(config, settings, plan), progress=progress,
+            logs=Logs(services, folder, tuple(settings)),
+            resume=resume_words(folder, config.plugin, services), more=number < len(parts),
+            ready=ready if number == 1 else nothing,
         )  # fmt: skip
         scores += read(part / "metrics.jsonl")[-1]["score"]
-    return ranked(config, plan, settings, scores, time.monotonic() - began)
+        every += settings
+    return ranked(config, plan, every, scores, time.monotonic() - began)
 
 
 def ranked(

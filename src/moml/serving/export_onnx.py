@@ -47,6 +47,10 @@ class Graph:
         self.count += 1
         return self._stored(f"c{self.count}", np.asarray(value, dtype))
 
+    def whole(self, *values: int) -> str:
+        """A constant of whole numbers, and its name."""
+        return self.constant(values, np.int64)
+
     def given(self, name: str, default: np.ndarray) -> str:
         """An input that may be left out."""
         helper = onnx().helper
@@ -113,11 +117,12 @@ def _network(card: Record, arrays: Arrays) -> bytes:
         if i == last and card["tied"]:
             mean_row = lambda part: np.broadcast_to(part.mean(axis=0, keepdims=True), part.shape)
             layer = {name: mean_row(part) for name, part in layer.items()}
-        if card["leaves"] == "all" or i == last:
-            names = [graph.given(name, part) for name, part in layer.items()]
-        else:
-            names = [graph.constant(part) for part in layer.values()]
-        h = graph.affine(h, names[0], names[1], (1, 0))
+        adapts = card["leaves"] == "all" or i == last
+        weight, bias = (
+            graph.given(name, part) if adapts else graph.constant(part)
+            for name, part in layer.items()
+        )
+        h = graph.affine(h, weight, bias, (1, 0))
         h = h if i == last else graph.do("Relu", h)
     name = "prediction"
     if card["loss"] == "cross_entropy":
@@ -133,7 +138,7 @@ def _table(card: Record, arrays: Arrays, name: str) -> bytes:
     """
     graph, entry = Graph(), card["models"][name]
     classes, target = entry["classes"], card["columns"]["target"]
-    features = _features(card)
+    features = len(Columns.from_json(card["columns"]).features)  # of an encoded row
     widths = {kind: arrays[f"{name}/{kind}/beside"].shape[2] for kind in entry["kinds"]}
     start = np.zeros(max(widths.values(), default=0))
     out = classes or 1
@@ -150,33 +155,33 @@ def _table(card: Record, arrays: Arrays, name: str) -> bytes:
         at = graph.do("Clip", at, graph.constant(0.0), graph.constant(1.0))
         inputs.append(graph.do("Sub", at, graph.constant(0.5)))
     summary = graph.given("summary", start) if len(start) else ""
-    rows = graph.do("Slice", graph.do("Shape", "x"), *_whole(graph, 0, 1))
+    rows = graph.do("Slice", graph.do("Shape", "x"), graph.whole(0), graph.whole(1))
     found = []
     for kind in entry["kinds"]:
         part = lambda leaf, kind=kind: arrays[f"{name}/{kind}/{leaf}"]
         weight, bias, beside = part("head/weight"), part("head/bias"), part("beside")
-        members, given, h = len(weight), list(inputs), ""
+        given = list(inputs)
         if widths[kind]:
-            c = graph.do("Slice", summary, *_whole(graph, 0, widths[kind]))
-            c = graph.do("Unsqueeze", c, graph.constant([0], np.int64))
-            wide = graph.do("Concat", rows, graph.constant([widths[kind]], np.int64), axis=0)
+            c = graph.do("Slice", summary, graph.whole(0), graph.whole(widths[kind]))
+            c = graph.do("Unsqueeze", c, graph.whole(0))
+            wide = graph.do("Concat", rows, graph.whole(widths[kind]), axis=0)
             given.append(graph.do("Expand", c, wide))
         h = graph.do("Concat", *given, axis=1)
-        h = graph.do("Unsqueeze", h, graph.constant([0], np.int64))  # [1, rows, inputs]
+        h = graph.do("Unsqueeze", h, graph.whole(0))  # [1, rows, inputs]
         for i in range(len(entry["hidden"])):
             w, b = (graph.constant(part(f"body/{i}/{leaf}")) for leaf in ("weight", "bias"))
-            b = graph.do("Unsqueeze", b, graph.constant([1], np.int64))
+            b = graph.do("Unsqueeze", b, graph.whole(1))
             h = graph.do("Tanh", graph.affine(h, w, b, (0, 2, 1)))
-        every = graph.do("Unsqueeze", bounded, graph.constant([0], np.int64))
-        shape = graph.do(
-            "Concat", graph.constant([members], np.int64), rows,
-            graph.constant([features], np.int64), axis=0,
-        )  # fmt: skip
+        every = graph.do("Unsqueeze", bounded, graph.whole(0))
+        ends = graph.whole(len(weight)), rows, graph.whole(features)
+        shape = graph.do("Concat", *ends, axis=0)
         h = graph.do("Concat", h, graph.do("Expand", every, shape), axis=2)
-        own = graph.given if kind in PERSONAL and name == "personal" else None
-        w = own(f"{kind}/weight", weight) if own else graph.constant(weight)
-        b = own(f"{kind}/bias", bias) if own else graph.constant(bias)
-        b = graph.do("Unsqueeze", b, graph.constant([1], np.int64))
+        personal = kind in PERSONAL and name == "personal"
+        w, b = (
+            graph.given(f"{kind}/{leaf}", array) if personal else graph.constant(array)
+            for leaf, array in (("weight", weight), ("bias", bias))
+        )
+        b = graph.do("Unsqueeze", b, graph.whole(1))
         z = graph.affine(h, w, b, (0, 2, 1))  # [members, rows, out]
         if widths[kind]:
             turned = graph.constant(np.swapaxes(beside, 1, 2))
@@ -186,17 +191,7 @@ def _table(card: Record, arrays: Arrays, name: str) -> bytes:
     about = {"target": target["name"], "model": name}
     if classes is not None:
         return graph.model(features, z, "probabilities", ["rows", classes], about)
-    z = graph.do("Squeeze", z, graph.constant([1], np.int64))
+    z = graph.do("Squeeze", z, graph.whole(1))
     z = graph.do("Mul", z, graph.constant(target["scale"]["std"]))
     z = graph.do("Add", z, graph.constant(target["scale"]["mean"]))
     return graph.model(features, z, "prediction", ["rows"], about)
-
-
-def _features(card: Record) -> int:
-    """Number of features of an encoded row."""
-    return len(Columns.from_json(card["columns"]).features)
-
-
-def _whole(graph: Graph, begin: int, end: int) -> list[str]:
-    """Begin and end of a slice of the first axis."""
-    return [graph.constant([at], np.int64) for at in (begin, end)]

@@ -10,17 +10,17 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from moml.config.config import Config
+from moml.config.config import Config, step_sizes
 from moml.errors import CheckpointError, ConfigError
 from moml.runs import stored_scores
-from moml.runs.job import Plan, many, plan_of, single, sizes_of, store_of
+from moml.runs.job import Plan, many, plan_of, single, store_of
 from moml.runs.record import record_of, save_record
+from moml.runs.sweeps import parts_of
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.files import writing_to
 from moml.storage.folder import Lock
 from moml.training.compose import hyper_of, init_key
 from moml.training.loop import Members
-from moml.training.sweep import grid_of
 from moml.types import Record, State
 
 ALL = 10**9  # checkpoints to keep: writing one again retires no other
@@ -74,7 +74,7 @@ def _number(folder: Path, task: str, n: int | None) -> int:
 
 def _begin(config: Config, plan: Plan) -> Callable[[int | jax.Array], State]:
     """The first state of a seed, with empty memories."""
-    hyper = hyper_of(plan.method, plan.built.init(init_key(0)), sizes_of(config))
+    hyper = hyper_of(plan.method, plan.built.init(init_key(0)), step_sizes(config))
     return lambda seed: plan.method.algorithm.init(plan.built.init(init_key(seed)), hyper)
 
 
@@ -99,13 +99,11 @@ def _checkpoints(
         change = lambda state: cleared(state, begin(config.seed), rows, numbers)
         yield folder / "checkpoints", like, change
         return
-    settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
-    for part, first in enumerate(range(0, len(settings), size)):
-        members = settings[first : first + size]
-        start = jax.vmap(begin)(jnp.asarray([member["seed"] for member in members]))
-        like = many(config, members, plan).execution.shapes()
+    for part, settings in parts_of(folder, record):
+        start = jax.vmap(begin)(jnp.asarray([setting["seed"] for setting in settings]))
+        like = many(config, settings, plan).execution.shapes()
         change = partial(_cleared_members, start, rows, numbers)
-        yield folder / f"part-{part:03d}" / "checkpoints", like, change
+        yield part / "checkpoints", like, change
 
 
 def _cleared_members(

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -122,9 +122,10 @@ def _arrays(content: bytes) -> Arrays:
         kind, shape = np.dtype(TYPES[entry["dtype"]]), entry["shape"]
         begin, stop = entry["data_offsets"]
         whole = all(type(number) is int and number >= 0 for number in (*shape, begin, stop))
-        if not whole or begin != end or stop > len(data):
-            raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
-        if stop - begin != math.prod(shape) * kind.itemsize:
+        if (
+            not whole or begin != end or stop > len(data)
+            or stop - begin != math.prod(shape) * kind.itemsize
+        ):  # fmt: skip
             raise ValueError(f"the array {name} of shape {shape} cannot be at {begin} to {stop}")
         values = np.frombuffer(data[begin:stop], kind).reshape(shape)
         found[name], end = values.astype(float if kind.kind == "f" else int), stop
@@ -287,22 +288,6 @@ class Logistic(NamedTuple):
 SIMPLE: dict[str, Any] = {"MixedModel": Mixed, "Trees": Trees, "LogisticModel": Logistic}
 
 
-class Effects(NamedTuple):
-    """The random effects of a task: mean and covariance of a Gaussian."""
-
-    mean: np.ndarray
-    covariance: np.ndarray
-
-
-class Levels(NamedTuple):
-    """The intercepts u of a task: log-probabilities of a grid, in standard deviations v."""
-
-    logs: np.ndarray  # [out, nodes]
-
-
-Kept = Effects | Levels
-
-
 class Model(NamedTuple):
     """Nets that are averaged; or, with `stack`, kinds that are weighed by number of known rows."""
 
@@ -321,12 +306,16 @@ class Model(NamedTuple):
 
 
 class Person(NamedTuple):
-    """The number of known rows of a task, and its personal parameters."""
+    """The number of known rows of a task, and its personal parameters.
+
+    Effects are, of a mixed model, `mean` and `covariance` of u, a Gaussian; of a logistic model
+    `logs`, the log-probabilities of u on a grid of standard deviations v [out, nodes].
+    """
 
     rows: int
     summary: np.ndarray
     heads: dict[str, Head]
-    effects: dict[str, Kept]  # of mixed and logistic models
+    effects: dict[str, Arrays]  # of mixed and logistic models
 
 
 def _squash(x: np.ndarray, bound: float = NEAR) -> np.ndarray:
@@ -337,11 +326,14 @@ def _turned(weight: np.ndarray) -> np.ndarray:
     return np.swapaxes(weight, -1, -2)
 
 
+def _pieces(knots: Arrays, x: np.ndarray) -> np.ndarray:
+    return np.clip((x[:, knots["column"]] - knots["low"]) / knots["width"], 0, 1) - 0.5
+
+
 def _features(net: Net, knots: Arrays, x: np.ndarray, c: np.ndarray) -> np.ndarray:
     """The inputs of the head [members, rows, features] for rows x with summaries c."""
     bounded = _squash(x)
-    pieces = np.clip((x[:, knots["column"]] - knots["low"]) / knots["width"], 0, 1) - 0.5
-    h = np.concatenate([bounded, pieces, c], axis=1)[None]
+    h = np.concatenate([bounded, _pieces(knots, x), c], axis=1)[None]
     for weight, bias in net.body:
         h = np.tanh(h @ _turned(weight) + bias[:, None])
     wide = np.broadcast_to(bounded, (len(h), *bounded.shape))
@@ -387,6 +379,19 @@ def _answers(
     return mean, np.sqrt(square.sum(axis=(0, *range(2, each.ndim))))
 
 
+def _all_answers(
+    model: Model, people: Sequence[Person], which: np.ndarray, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for any number of rows, some thousands at a time, task after task."""
+    given = np.empty((len(x), *([] if model.classes is None else [model.classes])))
+    spread, order = np.zeros(len(x)), np.argsort(which, kind="stable")
+    for first in range(0, len(x), CHUNK):
+        some = order[first : first + CHUNK]
+        mine, place = np.unique(which[some], return_inverse=True)
+        given[some], spread[some] = _answers(model, [people[i] for i in mine], place, x[some])
+    return given, spread
+
+
 # Members that are no networks
 
 
@@ -396,8 +401,9 @@ def _simple(
 ) -> np.ndarray:  # fmt: skip
     """Predictions of a mixed model, of trees, or the probabilities of a logistic model."""
     one = model.simple[kind]
+    own = lambda part: np.stack([person.effects[kind][part] for person in people])[which]
     if isinstance(one, Logistic):
-        logs = np.stack([cast(Levels, person.effects[kind]).logs for person in people])[which]
+        logs = own("logs")
         odds = _design(model.knots, x)[:, one.fixed] @ one.beta.T
         moves = one.spread[:, None] * np.linspace(-5, 5, logs.shape[2])
         given = np.sum(np.exp(logs) * _chance(odds, moves), axis=2)
@@ -405,8 +411,8 @@ def _simple(
         return two / two.sum(axis=1, keepdims=True)
     if isinstance(one, Mixed):
         design = _design(model.knots, x)
-        mean = np.stack([cast(Effects, person.effects[kind]).mean for person in people])[which]
-        given = design[:, one.fixed] @ one.beta + np.sum(design[:, one.random] * mean, axis=1)
+        random = np.sum(design[:, one.random] * own("mean"), axis=1)
+        given = design[:, one.fixed] @ one.beta + random
         return np.clip(given, *one.bounds)
     rows = np.array([person.rows for person in people])[which]
     mean = np.clip(c[:, 0] * (rows + 1) / np.maximum(rows, 1) / FAR, -0.99, 0.99)
@@ -433,18 +439,17 @@ def _design(knots: Arrays, x: np.ndarray) -> np.ndarray:
         first, last = low.min(), (low + width).max()
         reach = BEYOND * (last - first)
         x[:, j] = np.clip(x[:, j], first - reach, last + reach)
-    pieces = np.clip((x[:, knots["column"]] - knots["low"]) / knots["width"], 0, 1) - 0.5
-    return np.concatenate([np.ones((len(x), 1)), x, pieces], axis=1)
+    return np.concatenate([np.ones((len(x), 1)), x, _pieces(knots, x)], axis=1)
 
 
-def _updated(one: Mixed, old: Effects, design: np.ndarray, y: np.ndarray) -> Effects:
+def _updated(one: Mixed, old: Arrays, design: np.ndarray, y: np.ndarray) -> Arrays:
     """C' = (I + C Z'Z / s)^-1 C,    m' = m + C' Z' (y - F b - Z m) / s"""
-    z = design[:, one.random]
-    off = y - design[:, one.fixed] @ one.beta - z @ old.mean
-    gain = np.eye(len(old.mean)) + old.covariance @ (z.T @ z) / one.noise
-    after = np.linalg.solve(gain, old.covariance)
+    z, mean, covariance = design[:, one.random], old["mean"], old["covariance"]
+    off = y - design[:, one.fixed] @ one.beta - z @ mean
+    gain = np.eye(len(mean)) + covariance @ (z.T @ z) / one.noise
+    after = np.linalg.solve(gain, covariance)
     after = (after + after.T) / 2
-    return Effects(old.mean + after @ (z.T @ off) / one.noise, after)
+    return {"mean": mean + after @ (z.T @ off) / one.noise, "covariance": after}
 
 
 def _chance(odds: np.ndarray, moves: np.ndarray) -> np.ndarray:
@@ -452,15 +457,15 @@ def _chance(odds: np.ndarray, moves: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-np.clip(odds, -30, 30))[..., None] * np.exp(-moves))
 
 
-def _informed(one: Logistic, old: Levels, design: np.ndarray, y: np.ndarray) -> Levels:
+def _informed(one: Logistic, logs: np.ndarray, design: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The intercepts after rows of classes y: logs + sum over rows of log P(y | u), normalised."""
-    out, nodes = old.logs.shape
+    out, nodes = logs.shape
     sign = np.where(y[:, None] == (np.arange(out) if out > 1 else 1), 1.0, -1.0)  # [rows, out]
     moves = one.spread[:, None] * np.linspace(-5, 5, nodes)
     chance = _chance(sign * (design[:, one.fixed] @ one.beta.T), sign[..., None] * moves)
-    logs = old.logs + np.log(chance).sum(axis=0)
+    logs = logs + np.log(chance).sum(axis=0)
     logs = logs - logs.max(axis=1, keepdims=True)
-    return Levels(logs - np.log(np.exp(logs).sum(axis=1, keepdims=True)))
+    return logs - np.log(np.exp(logs).sum(axis=1, keepdims=True))
 
 
 # Personal parameters: a summary of a task's rows, and adapted heads
@@ -472,14 +477,14 @@ def _nobody(model: Model) -> Person:
     start = np.zeros(summary)
     if summary:  # the summary of no rows: all zeros but for the spread
         start[model.out : 2 * model.out] = 1e-3
-    effects: dict[str, Kept] = {}
+    effects: dict[str, Arrays] = {}
     grid = -(np.linspace(-5, 5, NODES) ** 2) / 2
     for kind, one in model.simple.items():
         if isinstance(one, Mixed):
-            effects[kind] = Effects(np.zeros(len(one.random)), one.covariance)
+            effects[kind] = {"mean": np.zeros(len(one.random)), "covariance": one.covariance}
         if isinstance(one, Logistic):
             logs = grid - np.log(np.exp(grid).sum())
-            effects[kind] = Levels(np.tile(logs, (len(one.spread), 1)))
+            effects[kind] = {"logs": np.tile(logs, (len(one.spread), 1))}
     heads = {net.kind: net.head for net in model.nets if net.kind in ADAPT}
     return Person(0, start, heads, effects)
 
@@ -547,13 +552,13 @@ def _extended(model: Model, person: Person, x: np.ndarray, y: np.ndarray) -> Per
             middle = _features(net, model.knots, centre, person.summary[None])
             seen = NewRows(f, others @ _turned(net.beside), target, k, middle)
             heads[net.kind] = ADAPT[net.kind](model, net, person.heads[net.kind], seen)
-    effects: dict[str, Kept] = {}
+    effects: dict[str, Arrays] = {}
     for kind, old in person.effects.items():
         one, design = model.simple[kind], _design(model.knots, x)
-        if isinstance(old, Levels):
-            effects[kind] = _informed(cast(Logistic, one), old, design, y)
-        else:
-            effects[kind] = _updated(cast(Mixed, one), old, design, target[:, 0])
+        if isinstance(one, Logistic):
+            effects[kind] = {"logs": _informed(one, old["logs"], design, y)}
+        if isinstance(one, Mixed):
+            effects[kind] = _updated(one, old, design, target[:, 0])
     return Person(k + n, both(summary(np.ones((1, n))), n)[0], heads, effects)
 
 
@@ -634,23 +639,17 @@ class Table:
         if adapt_on is not None:
             return self.adapt(adapt_on).predict(rows, interval=interval)
         x, model = self.encode(rows), self.models["personal"]
-        given = np.empty((len(x), *([] if model.classes is None else [model.classes])))
-        known, spread = np.zeros(len(x), int), np.zeros(len(x))
-        nobody, tasks = _nobody(model), self._tasks(rows)
-        order = np.concatenate(list(tasks.values()))
-        owner = [id_ for id_, at in tasks.items() for _ in at]
-        for first in range(0, len(order), CHUNK):
-            some, ids = order[first : first + CHUNK], owner[first : first + CHUNK]
-            place = {id_: i for i, id_ in enumerate(dict.fromkeys(ids))}
-            people = [self.known.get(id_, nobody) for id_ in place]
-            which = np.array([place[id_] for id_ in ids])
-            known[some] = [people[i].rows for i in which]
-            given[some], spread[some] = _answers(model, people, which, x[some])
+        tasks, nobody, which = self._tasks(rows), _nobody(model), np.empty(len(x), int)
+        for i, at in enumerate(tasks.values()):
+            which[at] = i
+        people = [self.known.get(id_, nobody) for id_ in tasks]
+        known = np.array([person.rows for person in people])[which]
+        given, spread = _all_answers(model, people, which, x)
         cold, lacking = self.models[self.card["cold"]], np.flatnonzero(known == 0)
-        for first in range(0, len(lacking) if cold is not model else 0, CHUNK):
-            some = lacking[first : first + CHUNK]
-            nobodies = np.zeros(len(some), int)
-            given[some], spread[some] = _answers(cold, [_nobody(cold)], nobodies, x[some])
+        if cold is not model:
+            which = np.zeros(len(lacking), int)
+            answers = _all_answers(cold, [_nobody(cold)], which, x[lacking])
+            given[lacking], spread[lacking] = answers
         target = self.card["columns"]["target"]
         new = _labelled(target, given)
         if interval is not None:
@@ -808,20 +807,18 @@ def _table(
         raise ValueError("the models are not those of the target")
     if tasks is not None and personal is not None:
         nobody, n = _nobody(model), len(tasks["ids"])
-        whole = {k: [personal[f"{k}/{part}"] for part in Head._fields] for k in nobody.heads}
-        like = {"summary": nobody.summary}
-        like |= {f"{k}/{p}": getattr(h, p) for k, h in nobody.heads.items() for p in Head._fields}
-        like |= {
-            f"{k}/{p}": e for k, one in nobody.effects.items() for p, e in one._asdict().items()
-        }
+        parts = {kind: head._asdict() for kind, head in nobody.heads.items()} | nobody.effects
+        like = {f"{kind}/{part}": a for kind, some in parts.items() for part, a in some.items()}
+        like["summary"] = nobody.summary
         if any(personal[name].shape != (n, *one.shape) for name, one in like.items()):
             raise ValueError("tasks.safetensors has arrays of other shapes")
         for i, (id_, rows) in enumerate(zip(tasks["ids"], tasks["rows"], strict=True)):
-            heads = {kind: Head(*(part[i] for part in parts)) for kind, parts in whole.items()}
-            effects = {
-                kind: type(one)(*(personal[f"{kind}/{part}"][i] for part in one._fields))
-                for kind, one in nobody.effects.items()
+            own = {
+                kind: {part: personal[f"{kind}/{part}"][i] for part in some}
+                for kind, some in parts.items()
             }
+            heads = {kind: Head(**own[kind]) for kind in nobody.heads}
+            effects = {kind: own[kind] for kind in nobody.effects}
             made.known[str(id_)] = Person(int(rows), personal["summary"][i], heads, effects)
     row = _some_row(card)
     made.adapt(row).predict(row)  # arrays of inconsistent shapes fail here

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moml.cli.experiments.experiment import ImageExperiment
-from moml.errors import ConfigError
+from moml.cli.experiments.experiment import ImageExperiment, earlier_rows
 
 if TYPE_CHECKING:
     from moml.types import Record
@@ -45,7 +44,6 @@ class Budget(ImageExperiment):
         from moml.paper.budget import study, verdict
         from moml.paper.budget.families import FAMILIES
         from moml.paper.cells import choose
-        from moml.storage.files import read_json
 
         plan = study.FULL if self.full else study.Plan()
         plan = replace(
@@ -54,9 +52,7 @@ class Budget(ImageExperiment):
             seeds=self.seeds or plan.seeds,
         )  # fmt: skip
         plan = replace(plan, share=1.0 if self.iterations else plan.share)
-        earlier = [row for file in self.rows or () for row in read_json(file)]
-        if any(row.get("table") != "budget" for row in earlier):
-            raise ConfigError(f"rows must be files of moml reproduce budget; got {self.rows}")
+        earlier = earlier_rows(self.rows or (), "budget")
         measure = study.regret if self.auto else study.measured
         protocol = study.ONE_ETA if self.auto else "strict"
         drawn = self.picture and not self.auto

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from moml.cli.validation import places, say, set_aside, some
-from moml.errors import check_count
+from moml.errors import DataError, check_count
 
 if TYPE_CHECKING:
     from moml.types import Record
@@ -55,6 +55,20 @@ class ImageExperiment(Experiment):
 
     data_dir: Path | None = None
     """Folder of all data sets; by default what MOML_DATA says."""
+
+
+def earlier_rows(files: "Iterable[Path]", table: str) -> "list[Record]":
+    """The rows of earlier commands, all of one table."""
+    from moml.storage.files import read_json
+
+    rows: list[Record] = []
+    for file in files:
+        rows += read_json(file)
+        for row in rows:
+            if row.get("table") != table:
+                got = repr(row.get("table"))
+                raise DataError(f"{file}: rows must be of table {table!r}; got {got}")
+    return rows
 
 
 class Rows:

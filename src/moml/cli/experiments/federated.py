@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moml.cli.experiments.experiment import ImageExperiment
+from moml.cli.experiments.experiment import ImageExperiment, earlier_rows
 from moml.errors import DataError
 
 
@@ -70,12 +70,8 @@ class Federated(ImageExperiment):
 def print_tables(files: list[Path]) -> None:
     """The tables of rows made earlier, one a data set, protocol and split."""
     from moml.paper.federated.table import in_order, print_federated
-    from moml.storage.files import read_json
 
-    rows = [row for file in files for row in read_json(file)]
-    for row in rows:
-        if row.get("table") != "federated":
-            raise DataError(f"rows must be of table 'federated'; got {row.get('table')!r}")
+    rows = earlier_rows(files, "federated")
     key = lambda row: (row["dataset"], row["protocol"], row["setting"]["split"])
     try:
         for place in dict.fromkeys(map(key, rows)):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moml.cli.experiments.experiment import ImageExperiment
-from moml.cli.validation import places, say
+from moml.cli.experiments.experiment import ImageExperiment, Rows, earlier_rows
+from moml.cli.validation import say
 
 if TYPE_CHECKING:
     from moml.paper.leaderboard.cells import Cell
@@ -46,24 +46,26 @@ class Leaderboard(ImageExperiment):
         """Train every cell that has no rows yet; rows are on disk after each of them."""
         from moml.paper.leaderboard import table
 
-        folder, file = places(self.out or Path("reproduce-leaderboard"), self.json)
+        rows = self.start("reproduce-leaderboard")
         if self.rows is None:
-            rows = self.trained(file)
+            self.train(rows)
         else:
-            rows = [row for other in self.rows for row in _earlier(other)]
-        table.print_leaderboard(rows)
-        table.print_tried(rows)
-        for picture in table.pictures(rows, folder):
+            rows.all = earlier_rows(self.rows, "leaderboard")
+        table.print_leaderboard(rows.all)
+        table.print_tried(rows.all)
+        pictures = table.pictures(rows.all, rows.folder)
+        if self.rows is None:
+            return rows.finish(*pictures)
+        for picture in pictures:
             say(f"picture: {picture}")
-        say(f"rows:    {file}" if self.rows is None else f"rows:    {len(rows)} read")
+        say(f"rows:    {len(rows.all)} read")
 
-    def trained(self, file: Path) -> "list[Record]":
-        """The rows of a file, and those of all cells that it lacks."""
+    def train(self, rows: Rows) -> None:
+        """Add the rows of all cells that the file of rows lacks."""
         from moml.paper.cells import choose
         from moml.paper.leaderboard.cells import PROTOCOLS, Cell, run_cell
         from moml.paper.leaderboard.data import DATASETS, SPLITS, Benchmark, benchmark
         from moml.paper.leaderboard.methods import ETAS, ROWS
-        from moml.storage.files import write_json
 
         axes = (
             choose("protocol", self.protocol, PROTOCOLS),
@@ -73,8 +75,9 @@ class Leaderboard(ImageExperiment):
         )
         if self.settings is not None:
             choose("settings", [str(self.settings)], [str(count) for count in ETAS])
-        rows = _earlier(file) if file.exists() else []
-        done = {_key(row) for row in rows}
+        if rows.file.exists():
+            rows.all = earlier_rows([rows.file], "leaderboard")
+        done = {_key(row) for row in rows.all}
         more = {} if self.at_once is None else {"at_once": self.at_once}
         benches: dict[tuple[str, str], Benchmark] = {}
         for protocol, dataset, split, method in itertools.product(*axes):
@@ -87,29 +90,13 @@ class Leaderboard(ImageExperiment):
             at = dataset, split
             if at not in benches:  # one at a time in memory
                 benches = {at: benchmark(*at, self.data_dir, new=self.new_clients)}
-            outcome = run_cell(cell, benches[at], every=self.score_every, progress=True, **more)
-            if not outcome.rows:
+            found = run_cell(cell, benches[at], every=self.score_every, progress=True, **more)
+            if not found:
                 say(f"{_words(cell)}: no model for new clients")
                 continue
-            rows += outcome.rows
-            write_json(rows, file)
-            best = max(row["mean"] or 0.0 for row in outcome.rows if "clients" in row)
+            rows.add(found)
+            best = max(row["mean"] or 0.0 for row in found if "clients" in row)
             say(f"{_words(cell)}: {best:.2f}")
-        return rows
-
-
-def _earlier(file: Path) -> "list[Record]":
-    """The rows of an earlier command."""
-    from moml.errors import DataError
-    from moml.storage.files import read_json
-
-    rows = read_json(file)
-    for row in rows:
-        if row.get("table") != "leaderboard":
-            raise DataError(
-                f"{file} must have rows of table 'leaderboard'; got {row.get('table')!r}"
-            )
-    return rows
 
 
 def _key(row: "Record") -> tuple[object, ...]:

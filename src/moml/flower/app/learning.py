@@ -14,10 +14,10 @@ from jaxtyping import Array, PyTree
 
 from moml.algorithms.method import Method
 from moml.algorithms.parts.adapt import combine
-from moml.config.config import Config, kind_of, method_options
+from moml.config.config import Config, kind_of, method_options, step_sizes
 from moml.errors import ConfigError
 from moml.flower.app.settings import Node
-from moml.runs.job import SCORED, plan_of, schedule_of, sizes_of
+from moml.runs.job import SCORED, plan_of, schedule_of
 from moml.tasks.sampler import as_drawn, draw, fetch
 from moml.training.compose import compose, hyper_of, init_key, run_key
 from moml.training.evaluate import check_shots, most_samples, score_on
@@ -92,7 +92,7 @@ def _client(config: Config, data: str | None, partition: int, partitions: int) -
         own = plan.built.own()
     needs = plan.method.algorithm.needs
     params = plan.built.init(init_key(config.seed))
-    hyper = hyper_of(plan.method, params, sizes_of(config))
+    hyper = hyper_of(plan.method, params, step_sizes(config))
     key, schedule, parts = run_key(config.seed), schedule_of(config), parts_of(plan.method)
     each = lambda mine, support, query: [own.score(w, support, query) for w in mine]
     adapt = _before_and_after(plan.method.adaptation(config.test_steps))
@@ -154,7 +154,7 @@ def server_of(config: Config) -> Server:
     options.pop("iterations", None)
     chosen = compose(config.method, unused, nobody, options, config.iterations)
     params = init(init_key(config.seed))
-    hyper = hyper_of(chosen, params, sizes_of(config))
+    hyper = hyper_of(chosen, params, step_sizes(config))
     need = chosen.algorithm.needs._replace(weighted=False, epochs=None)  # who, and who answers
     key = run_key(config.seed)
     drawn = jax.jit(lambda t: draw(jax.random.fold_in(key, t), need, nobody))

@@ -255,10 +255,10 @@ def _log(places: Places, name: str) -> Path:
     return places.home / "logs" / f"{name}.log"
 
 
-def _last_lines(text: str, count: int = 8) -> str:
+def _last_lines(text: str) -> str:
     """The last lines of a program's output, without colours."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
-    return "\n".join([each for each in lines if each.strip()][-count:])
+    return "\n".join([each for each in lines if each.strip()][-8:])
 
 
 def _check(places: Places, now: Deployment, names: Sequence[str], deadline: float) -> None:

@@ -118,34 +118,19 @@ def run(
 
     Ctrl-C and SIGTERM stop it on the SuperLink too. The services `log` get the rounds as well.
     """
-    done = len(rounds(folder))
-    with open_sinks(log, folder, About(fields_of(settings.config)), done) as write:
+    shown, about = len(rounds(folder)), About(fields_of(settings.config))
+    with open_sinks(log, folder, about, shown) as write, stop_signals() as asked:
 
-        def show_and_log(row: Record) -> None:
-            show(row)
-            write({"step": row["round"]} | {name: row[name] for name in LOGGED})
+        def show_new() -> bool:
+            """Show the new rounds; whether the last one is among them."""
+            nonlocal shown
+            rows = rounds(folder)[shown:]
+            shown += len(rows)
+            for row in rows:
+                show(row)
+                write({"step": row["round"]} | {name: row[name] for name in LOGGED})
+            return any(row["round"] == row["rounds"] for row in rows)
 
-        _run(places, folder, show_and_log, done, log_words(log))
-
-
-def _run(
-    places: Places, folder: Path, show: Callable[[Record], None], shown: int, log_option: str
-) -> None:
-    """Start a run and show its rounds after the first `shown`.
-
-    `log_option` ends the command to resume that errors name.
-    """
-
-    def show_new() -> bool:
-        """Show the new rounds; whether the last one is among them."""
-        nonlocal shown
-        rows = rounds(folder)[shown:]
-        shown += len(rows)
-        for row in rows:
-            show(row)
-        return any(row["round"] == row["rounds"] for row in rows)
-
-    with stop_signals() as asked:
         words = (str(places.root), NAME, "--run-config", str(folder / SETTINGS))
         number = flwr(places, "run", *words)["run-id"]
         status, why, ask, wait = "", "", time.monotonic() + SOON, LATER
@@ -156,31 +141,31 @@ def _run(
             if halt := asked():
                 flwr(places, "stop", number, NAME)
                 show_new()
-                raise Interrupted(f"stopped; {_hint(places, folder)}{log_option}", 128 + halt)
+                raise Interrupted(f"stopped; {_hint(places, folder, log)}", 128 + halt)
             now = deployed(places)
             if time.monotonic() > ask or (now is not None and LINK in now.missing):
-                status, why = _status(places, folder, number, log_option)
+                status, why = _status(places, folder, number, log)
                 ask = time.monotonic() + wait
         show_new()
-    if status != "finished:completed":
-        kind = Diverged if " diverged at round " in why else FlowerError
-        end = f"the run ended as {status}: {why or 'no reason given'}"
-        raise kind(f"{end}; {_hint(places, folder)}{log_option}")
+        if status != "finished:completed":
+            kind = Diverged if " diverged at round " in why else FlowerError
+            end = f"the run ended as {status}: {why or 'no reason given'}"
+            raise kind(f"{end}; {_hint(places, folder, log)}")
 
 
-def _status(places: Places, folder: Path, number: str, log_option: str) -> tuple[str, str]:
+def _status(places: Places, folder: Path, number: str, log: Sequence[str]) -> tuple[str, str]:
     try:
         (found,) = flwr(places, "list", NAME, "--run-id", number)["runs"]
     except FlowerError as error:
         reason = f"the SuperLink does not answer any more ({error})"
-        raise FlowerError(f"{reason}; {_hint(places, folder)}{log_option}") from error
+        raise FlowerError(f"{reason}; {_hint(places, folder, log)}") from error
     return found["status"], one_line(found["status-details"], 1000)
 
 
-def _hint(places: Places, folder: Path) -> str:
+def _hint(places: Places, folder: Path, log: Sequence[str]) -> str:
     """How far a run is, and how to go on with it."""
     here, now, done = quote(str(places.root)), deployed(places), len(rounds(folder))
     more = plugin_words([] if now is None else now.plugin)
     first = f"moml flower up {here}{more} && " if now is not None and now.missing else ""
     count = f"{done} round{'s' * (done != 1)} done"
-    return f"{count}; go on with: {first}moml flower run {here} --resume{more}"
+    return f"{count}; go on with: {first}moml flower run {here} --resume{more}{log_words(log)}"

@@ -60,8 +60,8 @@ def _sine(n: int) -> Family:
 def _logistic() -> Family:
     """The tasks of `moml reproduce theory`; those of a test are drawn without replacement."""
 
-    def others(seed: int, count: int = 10) -> Tasks:
-        parts = [theory.logistic(jax.random.key(seed + i)).data for i in range(count)]
+    def others(seed: int) -> Tasks:
+        parts = [theory.logistic(jax.random.key(seed + i)).data for i in range(10)]
         return from_arrays(*jax.tree.map(lambda *each: jnp.concatenate(each), *parts))
 
     train = theory.logistic(jax.random.key(TRAINING))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -90,6 +91,10 @@ def measured(
     ).run  # fmt: skip
     shape, sign = (len(plan.betas), len(etas), plan.seeds), 1 if family.higher else -1
     lost, rows = done.lost.reshape(shape), []
+    row = partial(
+        result_row, table="budget", dataset=family.name, metric=family.metric, protocol=protocol,
+        samples=done.samples, iterations=iterations_of(family, plan, k),
+    )  # fmt: skip
     for shots in shots_of(family, plan.shots):
         for steps in plan.steps:
             tuning, test = (
@@ -101,11 +106,9 @@ def measured(
             best = means.argmax(axis=1)
             for i, (beta, at) in enumerate(zip(plan.betas, best.tolist(), strict=True)):
                 setting = {"k": k, "beta": beta, "eta": etas[at], "shots": shots, "steps": steps}
-                method = "maml" if beta == 1 else "moml"
-                about = (family, setting, method, test[i, at], gone[i, at], protocol)
-                row = row_of(*about, done.samples, iterations_of(family, plan, k))
-                score = float(means[i, at])
-                rows.append(row | {"tuning": sign * score if np.isfinite(score) else None})
+                method, score = "maml" if beta == 1 else "moml", float(means[i, at])
+                made = row(setting=setting, method=method, values=test[i, at], lost=gone[i, at])
+                rows.append(made | {"tuning": sign * score if np.isfinite(score) else None})
     seconds = round(time.monotonic() - began, 2)
     return [row | {"seconds": seconds} for row in rows]
 
@@ -115,17 +118,6 @@ def regret(family: Family, plan: Plan, k: int, *, progress: bool = False) -> lis
     plan = replace(plan, most_etas=1)
     fixed = measured(family, plan, k, protocol=ONE_ETA, progress=progress)
     return fixed + list(chosen(family, plan, k, plan.etas(family)[0], progress=progress))
-
-
-def row_of(
-    family: Family, setting: Record, method: str, values: np.ndarray, lost: np.ndarray | None,
-    protocol: str, samples: int, iterations: int,
-) -> Record:  # fmt: skip
-    """A result row of one cell."""
-    return result_row(
-        table="budget", dataset=family.name, setting=setting, method=method, metric=family.metric,
-        values=values, lost=lost, protocol=protocol, samples=samples, iterations=iterations,
-    )  # fmt: skip
 
 
 def chosen(
@@ -148,5 +140,8 @@ def chosen(
             rule = match_beta(k, shots, steps=steps, visits=visits, both_ways=True)
             setting = {"k": k, "beta": "auto", "eta": eta, "shots": shots, "steps": steps}
             setting |= {"chosen": [round(beta, 4) for beta in betas], "rule": round(rule, 4)}
-            about = made[0].samples, options["iterations"]
-            yield row_of(family, setting, "moml", values, None, ONE_ETA, *about)
+            yield result_row(
+                table="budget", dataset=family.name, metric=family.metric, protocol=ONE_ETA,
+                setting=setting, method="moml", values=values, samples=made[0].samples,
+                iterations=options["iterations"],
+            )  # fmt: skip

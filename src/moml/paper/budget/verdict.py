@@ -51,14 +51,14 @@ def print_budget(rows: Sequence[Record]) -> None:
     columns += ["memory, any K", "K", "beta"]
     lines = []
     for found in comparisons(rows):
-        if None in found:
+        without, smallest, memory = found
+        if without is None or smallest is None or memory is None:
             continue
-        form = ".1f" if found.without["metric"] == "test_accuracy" else ".3f"  # type: ignore[index]
+        form = ".1f" if without["metric"] == "test_accuracy" else ".3f"
         say = lambda row, form=form: mean_std(row["mean"], row["std"], form)
-        name, steps, shots = cell_of(found.without)  # type: ignore[arg-type]
-        line = [name, steps, shots, say(found.without), found.without["setting"]["k"]]  # type: ignore[index]
-        for row in (found.smallest, found.memory):
-            line += [say(row), row["setting"]["k"], f"{row['setting']['beta']:g}"]  # type: ignore[index]
+        line = [*cell_of(without), say(without), without["setting"]["k"]]
+        for row in (smallest, memory):
+            line += [say(row), row["setting"]["k"], f"{row['setting']['beta']:g}"]
         lines.append(line)
     title = "Equal samples (K T): error, or accuracy in percent; eta, K and beta by tuning tasks"
     print_table(title, columns, lines, no_wrap=columns)
@@ -96,10 +96,8 @@ def regrets(rows: Sequence[Record]) -> Iterator[Regret]:
 
 def print_regrets(rows: Sequence[Record]) -> None:
     """A line a cell, and the mean and the worst of a family."""
-    found = list(regrets(rows))
-    for (name, metric), group in itertools.groupby(
-        found, lambda one: (one.row["dataset"], one.row["metric"])
-    ):
+    family = lambda one: (one.row["dataset"], one.row["metric"])
+    for (name, metric), group in itertools.groupby(regrets(rows), family):
         mine = list(group)
         points = metric == "test_accuracy"
         unit, form = ("points", ".1f") if points else ("per cent", ".3f")
@@ -112,17 +110,8 @@ def print_regrets(rows: Sequence[Record]) -> None:
             for one in mine
         ]  # fmt: skip
         title = f"beta = auto, {name}; excess in {unit}, over the best fixed beta and over beta = 1"
-        columns = [
-            "K",
-            "steps",
-            "shots",
-            "auto",
-            "chosen",
-            "best fixed",
-            "beta",
-            "excess",
-            "over 1",
-        ]
+        columns = ["K", "steps", "shots", "auto", "chosen", "best fixed", "beta"]
+        columns += ["excess", "over 1"]
         print_table(title, columns, lines, no_wrap=columns)
         over = np.array([(one.over_best, one.over_one) for one in mine])
         print(

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
-from rich import box
 
 from moml.algorithms.parts.schedule import constant
 from moml.paper.cells import paper_row, train
@@ -16,7 +15,7 @@ from moml.paper.federated.cells import CONTROLS, METHODS, SPLIT, TEST_STEPS, Cel
 from moml.paper.federated.data import Clients, Problem, Scores, Test, reading
 from moml.paper.search import best_first
 from moml.report.figures import PALETTE, Curve, band, legend_below, panels, save
-from moml.report.terminal import mean_std, number, print_table
+from moml.report.terminal import NARROW, mean_std, number, print_table
 from moml.runs.client_scores import figures
 from moml.runtime.account import cost
 from moml.training.compose import init_key
@@ -160,8 +159,7 @@ def print_federated(rows: Sequence[Record]) -> None:
 
     columns = ("method", *shared, "ours", "printed", *(EXTRA[name] for name in extra))
     lines = [line(row) for row in rows if row["metric"] == "accuracy"]
-    look = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
-    print_table(title, columns, lines, no_wrap=columns, **look)
+    print_table(title, columns, lines, no_wrap=columns, **NARROW)
 
 
 def accuracy_curves(outcomes: Sequence[Outcome], path: Path) -> Path:

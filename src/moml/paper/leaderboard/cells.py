@@ -34,12 +34,6 @@ class Cell(NamedTuple):
     new: bool = False
 
 
-class Outcome(NamedTuple):
-    """A trained cell: its rows. The first of each model has the curve of its accuracies."""
-
-    rows: list[Record]
-
-
 def clients_at_once(steps: np.ndarray, members: int) -> int:
     """How many clients run side by side, so that a round of unequal clients is short on a GPU.
 
@@ -59,8 +53,11 @@ def clients_at_once(steps: np.ndarray, members: int) -> int:
 
 def run_cell(
     cell: Cell, bench: Benchmark, *, every: int = 10, progress: bool = False, **options: object
-) -> Outcome:
-    """Train a cell, score it every so many rounds, and pick rounds and settings."""
+) -> list[Record]:
+    """Train a cell, score it every so many rounds, and pick rounds and settings.
+
+    The first row of each model has the curve of its accuracies.
+    """
     began = time.monotonic()
     if cell.method == "feddbe":
         options = {"features": bench.net.features} | options
@@ -110,7 +107,7 @@ def run_cell(
             both = overall(chosen_by, sizes), overall(test, sizes)
             mine[0]["tried"] = tried(run.settings, run.lost, *both, at)
         rows += mine
-    return Outcome(rows)
+    return rows
 
 
 def overall(accuracies: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rich import box
 
 from moml.paper.leaderboard.methods import ROWS
 from moml.paper.leaderboard.pictures import accuracy_figure, curves_figure, ranks_figure
-from moml.report.terminal import mean_std, number, print_table
+from moml.report.terminal import NARROW, mean_std, number, print_table
 from moml.types import Record
 
-LOOK = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
 OWN = {"kept": 0, "tuned": 1, "global": 2}
 NAMES = {"kept": "kept", "tuned": "fine-tuned", "global": "global"}
 SERVED = ("fedavg", "fedprox", "fedbabu", "per-fedavg", "pfedme", "localmoml",
@@ -88,7 +86,7 @@ def print_leaderboard(rows: Sequence[Record]) -> None:
     for place, first in tables_in(rows).items():
         lines = [_line(row, first, rows) for row in first]
         title = f"Leaderboard, {place.title}; accuracy in percent"
-        print_table(title, columns, lines, no_wrap=columns, **LOOK)
+        print_table(title, columns, lines, no_wrap=columns, **NARROW)
 
 
 def print_tried(rows: Sequence[Record]) -> None:
@@ -103,7 +101,7 @@ def print_tried(rows: Sequence[Record]) -> None:
         ]  # fmt: skip
         if lines:
             title = f"Settings tried, {place.title}; accuracy in percent, each at its best round"
-            print_table(title, columns, lines, no_wrap=columns, **LOOK)
+            print_table(title, columns, lines, no_wrap=columns, **NARROW)
 
 
 def _setting(tried: Record) -> str:

@@ -93,9 +93,9 @@ def verdicts(surfaces: Sequence[Surface], plan: Plan, ways: Ways = WAYS) -> list
     return out
 
 
-def floors(found: Surface, shots: int = 50) -> list[tuple[float, float, float, float]]:
-    """For each eta: the best beta for many shots, its error, and the least beta within 10 %."""
-    errors, betas = found.errors[:, :, SHOTS.index(shots), 0], found.betas
+def floors(found: Surface) -> list[tuple[float, float, float, float]]:
+    """For each eta: the best beta for 50 shots, its error, and the least beta within 10 %."""
+    errors, betas = found.errors[:, :, SHOTS.index(50), 0], found.betas
     least = errors.min(axis=0)
     near = [float(betas[column][-1]) for column in (errors <= 1.1 * least).T]
     best = betas[errors.argmin(axis=0)].tolist()

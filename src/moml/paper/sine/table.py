@@ -138,7 +138,7 @@ ENTRIES: dict[str, tuple[str, Grid, dict[str, Any]]] = {  # method, good step si
 
 
 def run_entry(
-    label: str, *, iterations: int, seeds: int, moved: Callable[[int], None] = lambda steps: None
+    label: str, *, iterations: int, seeds: int, moved: Callable[[int], None]
 ) -> tuple[Training, Record]:
     """Train a line with all its seeds at once, scored on unseen tasks; its training and its row.
 

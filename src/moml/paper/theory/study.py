@@ -141,7 +141,7 @@ def read(
 
 def measure(
     lines: Sequence[Line], s2: str, plan: Mapping[float, int], p: Problem, seeds: int,
-    progress: bool = False,
+    progress: bool,
 ) -> Iterator[Measured]:  # fmt: skip
     """Lines of one method, all seeds and all etas with the same number of steps side by side."""
     chosen = compose(lines[0], s2, p, next(iter(plan)))
@@ -225,7 +225,7 @@ def lines_of(methods: Sequence[str] | None) -> list[Line]:
 
 def run_theory(
     lines: Sequence[Line], plan: Mapping[float, int], *, seeds: int, progress: bool,
-    done: Callable[[Measured], None] = lambda measured: None,
+    done: Callable[[Measured], None],
 ) -> list[Measured]:  # fmt: skip
     """Measure lines, with S2 independent of S1 and with S2 = S1; `plan` has v1's steps by eta.
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from moml.report.page.html import Markup, table, thinned, upper
 from moml.report.page.runs import Measure
-from moml.report.page.svg import Axis, Series, picture, wide_range
+from moml.report.page.svg import Axis, Point, Series, picture, wide_range
 from moml.report.terminal import size
 from moml.types import Record
 
@@ -25,6 +25,7 @@ STEPS = 201  # points of the curve over the tasks
 OUTER = 0.02  # share of the tasks left out at either end, whose errors may be of any size
 Values = Float[np.ndarray, " tasks"]
 SHARES = (0, 25, 50, 75, 100)
+RANKED = 400  # points of a series over clients or tasks
 
 
 class Curve(NamedTuple):
@@ -132,6 +133,13 @@ def _spaced(at: Sequence[float | int]) -> list[float | int]:
         if not kept or kept[-1] - value >= CLOSE * (at[-1] - at[0]):
             kept.append(value)
     return kept[::-1]
+
+
+def by_rank(values: Sequence[float | None]) -> list[Point]:
+    """Points of values in their order; x is the rank in percent. None is left out."""
+    at = 100 * (np.arange(len(values)) + 0.5) / len(values)
+    pairs = zip(at.tolist(), values, strict=True)
+    return thinned([(x, y) for x, y in pairs if y is not None], RANKED)
 
 
 def over_tasks(before: Values, after: Values, measure: Measure, what: str) -> Markup:

@@ -5,21 +5,19 @@ from collections.abc import Sequence
 from moml.report.clients import (
     ABOUT,
     NAMES,
-    Client,
     client_lines,
     clients_in,
     group_lines,
     metric_in,
 )
-from moml.report.page.charts import SHARES
-from moml.report.page.html import Markup, table, tag, thinned
+from moml.report.page.charts import SHARES, by_rank
+from moml.report.page.html import Markup, table, tag
 from moml.report.page.runs import Measure
-from moml.report.page.svg import Axis, Point, Series, picture
+from moml.report.page.svg import Axis, Series, picture
 from moml.report.terminal import plural
 from moml.types import Record
 
-LISTED = 100  # clients in a table
-POINTS = 400  # of a series in a chart
+LISTED = 100  # clients or tasks in a table
 
 
 def key_figures(rows: Sequence[Record], measure: Measure) -> list[tuple[str, str]]:
@@ -53,9 +51,9 @@ def clients(rows: Sequence[Record], step: int | None = None) -> list[Markup]:
     for i, group in enumerate(dict.fromkeys(one.group for one in every)):
         mine = [one for one in every if one.group == group]
         own = mine[0].own
-        series.append(Series(f"{NAMES[group]}, {own}", _points(mine, own), i, line=False))
-        hollow = _points(mine, "global")
-        series.append(Series(f"{NAMES[group]}, global", hollow, i, line=False, hollow=True))
+        for model, hollow in ((own, False), ("global", True)):
+            points, name = by_rank([one.scores[model] for one in mine]), f"{NAMES[group]}, {model}"
+            series.append(Series(name, points, i, line=False, hollow=hollow))
     better = sum(one.rank(metric) > one.rank(metric, "global") for one in every)
     gain = f"it serves {better:,} of {plural(len(every), 'client')} better than the global model"
     caption = f"Two points per client, sorted by the score of its own model; {gain}."
@@ -64,10 +62,3 @@ def clients(rows: Sequence[Record], step: int | None = None) -> list[Markup]:
     data = table(f"Single clients, {cut}", *client_lines(every[:LISTED], metric))
     x = Axis("clients, the worst first, %", ticks=SHARES)
     return [*parts, picture(series, x, Axis(f"{words}{unit}"), label, caption, data)]
-
-
-def _points(clients: Sequence[Client], model: str) -> list[Point]:
-    """Points of the clients in their order; x is the rank in percent."""
-    at = [100 * (i + 0.5) / len(clients) for i in range(len(clients))]
-    values = [one.scores[model] for one in clients]
-    return thinned([(x, y) for x, y in zip(at, values, strict=True) if y is not None], POINTS)

@@ -5,21 +5,18 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 from typing import NamedTuple
 
 from moml.atomic import open_plain
 from moml.config.config import Config, kind_of
-from moml.config.plugins import plugin_words
 from moml.config.problems import Problem, Table
-from moml.errors import ConfigError, DataError, check_count
-from moml.methods import summary as summary
-from moml.runs.record import record_of
+from moml.errors import ConfigError, DataError
+from moml.runs.record import record_of, resume_words
+from moml.runs.sweeps import parts_of
 from moml.storage.checkpoint import newest_info
 from moml.storage.folder import in_use
 from moml.storage.metrics import FIELDS, mark_of, read, verify
 from moml.tabular.store import read_about, read_json, refused
-from moml.training.sweep import grid_of
 from moml.types import Record
 
 
@@ -143,19 +140,17 @@ def read_run(folder: Path, name: str) -> Run:
         state = _state(folder, config, [folder], [rows])
         return Trained(name, folder, state, config, record, measure, rows)
     try:
-        settings, size = grid_of(record["grid"], record["seeds"]), record["members"]
-        check_count("members", size)
+        parts = parts_of(folder, record)
     except (LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"cannot read {folder / 'run.json'}: {error}") from error
-    starts = range(0, len(settings), size)
-    parts = [folder / f"part-{number:03d}" for number in range(len(starts))]
-    every = [_metrics(part) for part in parts]
-    state = _state(folder, config, parts, every)
+    every = [_metrics(part) for part, _ in parts]
+    state = _state(folder, config, [part for part, _ in parts], every)
+    settings = [setting for _, mine in parts for setting in mine]
     pick = lambda value, place: value[place] if isinstance(value, list) else value
     lines = [  # the metrics of each member
         [{key: pick(x, place) for key, x in row.items() if key != "cost"} for row in rows]
-        for start, rows in zip(starts, every, strict=True)
-        for place in range(min(size, len(settings) - start))
+        for (_, mine), rows in zip(parts, every, strict=True)
+        for place in range(len(mine))
     ]
     return Swept(name, folder, state, config, record, measure, settings, lines)
 
@@ -194,7 +189,7 @@ def _state(
     ends = re.findall(r"^\S+Z INFO (?:ended by (.*)|.*: from step \d+ of \d+)$", text, re.M)
     if ends and ends[-1].startswith("Diverged: "):
         return State("bad", "diverged", f"{far}; then {ends[-1].removeprefix('Diverged: ')}.")
-    resume = f"moml resume {quote(str(folder))}{plugin_words(config.plugin)}"
+    resume = resume_words(folder, config.plugin)
     return State("wait", "unfinished", f"{far}. Resume it with: {resume}")
 
 

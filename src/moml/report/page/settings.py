@@ -6,8 +6,9 @@ from shlex import quote
 from moml.config.config import Config, kind_of
 from moml.config.plugins import plugin_words
 from moml.config.toml import texts_of, words
+from moml.methods import summary
 from moml.report.page.html import Markup, folded, join, number, section, table, tag, tiles
-from moml.report.page.runs import Swept, Tabled, Trained, summary
+from moml.report.page.runs import Swept, Tabled, Trained
 from moml.types import Record
 
 KEPT_APART = ("problem", "log_every", "score_every", "save_seconds", "keep")

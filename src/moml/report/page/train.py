@@ -4,27 +4,28 @@ from collections.abc import Sequence
 from shlex import quote
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from moml.config.config import Config, composed, kind_of
 from moml.config.plugins import plugin_words
 from moml.config.problems import Clients, Episodes, Sine, Synthetic, Table
-from moml.report.page.charts import SHARES, Curve, by_known, curves, over_tasks
-from moml.report.page.clients import clients, key_figures
+from moml.data import SETS
+from moml.methods import summary
+from moml.report.page.charts import SHARES, Curve, by_known, by_rank, curves, over_tasks
+from moml.report.page.clients import LISTED, clients, key_figures
 from moml.report.page.html import Markup, note, number, pair, section, table, tag, thinned, tiles
-from moml.report.page.runs import Trained, summary
-from moml.report.page.svg import Axis, Point, Series, chart, figure, legend, picture, wide_range
+from moml.report.page.runs import Trained
+from moml.report.page.svg import Axis, Series, chart, figure, legend, picture, wide_range
 from moml.report.terminal import cost_line, plural, size
 from moml.runs.model_scores import TOOK_PART, Fit, Level, Looked, Tracked
 from moml.training.personal import parts_that_keep
 from moml.types import Record
 
-SETS = {"omniglot": "Omniglot", "mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 MORE = "Scores by known samples, clients, fits and memories are computed on request: "
 
 
 def tasks_of(config: Config) -> str:
     """The tasks of a run in words."""
+    images = lambda dataset: SETS[dataset].title.partition(",")[0]
     match config.problem:
         case Sine() as p:
             return f"{p.n:,} sine waves{f' with noise {p.noise:g}' if p.noise else ''}"
@@ -32,9 +33,9 @@ def tasks_of(config: Config) -> str:
             return f"{p.n:,} tasks of Synthetic({p.a:g}, {p.b:g})"
         case Episodes() as p:
             tasks = "fresh tasks" if p.n is None else f"{p.n:,} tasks"
-            return f"{tasks} of {p.ways} classes of {SETS[p.dataset]}"
+            return f"{tasks} of {p.ways} classes of {images(p.dataset)}"
         case Clients() as p:
-            return f"{p.n:,} clients of {SETS[p.dataset]}, split {p.partition}"
+            return f"{p.n:,} clients of {images(p.dataset)}, split {p.partition}"
         case Table() as p:
             return f"{p.n:,} tasks of rows of {p.path}"
         case p:
@@ -191,16 +192,6 @@ def choice(run: Trained) -> list[Markup]:
     return [tag("p", text), table(caption, columns, rows)]
 
 
-LISTED = 100  # clients or tasks in a table
-POINTS = 400  # of a series in a chart
-
-
-def _ranked(values: Float[np.ndarray, " n"], order: Int[np.ndarray, " n"]) -> list[Point]:
-    """Points of the values in this order; x is the rank in percent."""
-    at = 100 * (np.arange(len(order)) + 0.5) / len(order)
-    return thinned(list(zip(at.tolist(), values[order].tolist(), strict=True)), POINTS)
-
-
 def fits(some: Sequence[Fit], config: Config) -> Markup:
     """Unseen waves with the model before and after it adapts to some of their samples."""
     panels, data = [], []
@@ -243,14 +234,15 @@ def memory(tracked: Tracked) -> Markup:
         f"{start:.3g}. The memories are {'nearer' if mean < start else 'no nearer'} to v."
     )
     order = np.argsort(tracked.memory)
-    with_memory, without = _ranked(tracked.memory, order), _ranked(tracked.start, order)
+    values = [one[order].tolist() for one in (tracked.memory, tracked.start)]
+    with_memory, without = map(by_rank, values)
     series = [
         Series("memory, |u − v|²", with_memory, 0, line=False),
         Series("no memory, |w − v|²", without, 1, line=False, hollow=True),
     ]
     y = Axis("squared distance", log=wide_range([b for _, b in with_memory + without]))
     x = Axis("tasks, the best tracked first, %", ticks=SHARES)
-    pairs = zip(tracked.memory[order].tolist(), tracked.start[order].tolist(), strict=True)
+    pairs = zip(*values, strict=True)
     rows = thinned([[i, *both] for i, both in enumerate(pairs, start=1)], LISTED)
     listed = table("Tasks by tracking error", ["rank", "|u − v|²", "|w − v|²"], rows)
     label = (
