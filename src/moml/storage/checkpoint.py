@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from moml.atomic import read_plain
-from moml.errors import CheckpointError, LostProcess, MomlError, check_count
+from moml.errors import CheckpointError, LostProcess, MomlError, check_count, reason
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
 from moml.storage.files import check_space, write_text
@@ -240,7 +240,8 @@ class Checkpoints:
         except Exception as error:
             if self.group.leads:
                 shutil.rmtree(partial, ignore_errors=True)
-            problem = f"cannot save step {step} in {self.folder}: {_reason(error)}"
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            problem = f"cannot save step {step} in {self.folder}: {reason(cause)}"
             raise CheckpointError(problem) from error
 
     def _retire(self, newest: int) -> None:
@@ -292,7 +293,7 @@ def _read(
     except MomlError:
         raise
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"info.json is not as moml writes it: {_reason(error)}") from error
+        raise CheckpointError(f"info.json is not as moml writes it: {reason(error)}") from error
     _check_leaves(leaves, like)
     if problem := usable(info):
         raise CheckpointError(problem)
@@ -307,10 +308,3 @@ def _check_leaves(found: list[str], like: PyTree) -> None:
     for was, wanted in itertools.zip_longest(found, leaf_specs(like), fillvalue="nothing"):
         if was != wanted:
             raise CheckpointError(f"it holds another state: {was} where {wanted} is expected")
-
-
-def _reason(error: Exception) -> str:
-    """An error in one line."""
-    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    text = " ".join(str(getattr(cause, "strerror", None) or cause).split())
-    return text[:300].replace("No space", "no space") or type(error).__name__

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from moml.atomic import atomic_write, read_plain
-from moml.errors import CheckpointError, ConfigError, MomlError
+from moml.errors import CheckpointError, ConfigError, MomlError, reason
 from moml.storage.checkpoint import newest_info
 from moml.storage.files import check_space, writable_folder, write_text
 from moml.storage.folder import Lock
@@ -295,6 +295,6 @@ def _errors(folder: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        reason = reason[:1].lower() + reason[1:]
-        raise CheckpointError(f"cannot {what} the memories in {folder}: {reason}") from error
+        why = reason(error)
+        why = why[:1].lower() + why[1:]
+        raise CheckpointError(f"cannot {what} the memories in {folder}: {why}") from error

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from moml.atomic import read_plain
-from moml.errors import ConfigError, Interrupted, MomlError
+from moml.errors import ConfigError, Interrupted, MomlError, reason
 from moml.storage.files import writable_folder, write_text, writing_to
 from moml.storage.metrics import COST, plain
 from moml.types import Record
@@ -189,7 +189,7 @@ def open_sinks(
     writers: dict[str, Writer] = {}
 
     def leave_out(name: str, error: Exception) -> None:
-        log.warning("%s: %s; it gets no further rows", name, _line(error))
+        log.warning("%s: %s; it gets no further rows", name, reason(error))
         del writers[name]
 
     def write(row: Record) -> None:
@@ -209,7 +209,7 @@ def open_sinks(
             except MomlError:
                 raise
             except Exception as error:
-                raise ConfigError(f"{name} cannot be started: {_line(error)}") from error
+                raise ConfigError(f"{name} cannot be started: {reason(error)}") from error
         yield write
     except BaseException as error:
         ended = error
@@ -257,8 +257,3 @@ def _ids(folder: Path, name: str, make: Callable[[], list[str]], count: int) -> 
     if not sound or len(ids) != count:
         raise ConfigError(f"{path} must have {count} ids of {name}; got {ids!r}")
     return ids
-
-
-def _line(error: Exception) -> str:
-    """An error in one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__

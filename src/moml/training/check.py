@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from moml.errors import ConfigError, DataError, MomlError, MomlWarning
+from moml.errors import ConfigError, DataError, MomlError, MomlWarning, reason
 from moml.models.wrapped import takes_key
 from moml.runtime.account import nbytes
 from moml.runtime.memory_budget import free_bytes
@@ -80,16 +80,16 @@ def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int, *, training: bo
     except MomlError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise DataError(f"tasks must give samples, see moml.Tasks: {reason}") from error
+        raise DataError(f"tasks must give samples, see moml.Tasks: {reason(error)}") from error
     if training and takes_key(loss) and getattr(batch, "bits", None) is None:
         raise ConfigError("a loss with a key needs keyed tasks: moml.tasks.keyed(tasks)")
     shapes = jax.tree.map(lambda x: f"{x.dtype}{list(x.shape)}", batch)
     try:
         value = jax.eval_shape(loss, params, batch)
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise DataError(f"the loss cannot be evaluated on a batch {shapes}: {reason}") from error
+        raise DataError(
+            f"the loss cannot be evaluated on a batch {shapes}: {reason(error)}"
+        ) from error
     single = isinstance(value, jax.ShapeDtypeStruct) and value.shape == ()
     if not single or not jnp.issubdtype(value.dtype, jnp.floating):
         given = jax.tree.map(lambda x: f"{x.dtype}{list(x.shape)}", value)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool
 from moml.algorithms.method import Method
 from moml.algorithms.parts.adapt import Leaves, all_leaves
 from moml.algorithms.signature import Adaptation
-from moml.errors import DataError, check_count
+from moml.errors import DataError, check_count, reason
 from moml.kept import kept
 from moml.training.check import check_held
 from moml.training.choice.population import Choice
@@ -85,8 +85,7 @@ class Learner:
         try:
             mine, finite = adapted(self.method.adaptation, steps)(self.meta, support, self.hyper)
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise DataError(f"cannot adapt to this support: {reason}") from error
+            raise DataError(f"cannot adapt to this support: {reason(error)}") from error
         if not finite:
             raise DataError(
                 "the adapted parameters are not finite: check the support, or take fewer steps"
