@@ -13,8 +13,8 @@ from moml.runtime.account import nbytes
 from moml.runtime.memory_budget import free_bytes
 from moml.runtime.simulate import samples_per_step
 from moml.tasks.parts import as_held
-from moml.tasks.sampler import draw, fetch
-from moml.types import Loss, Params, Samples, SampleSpec, Tasks
+from moml.tasks.sampler import draw, fetch, set_of, specs_in
+from moml.types import Loss, Params, Samples, Tasks
 
 MANY = 10**6  # samples of a step whose bytes are counted
 
@@ -55,8 +55,7 @@ def check_samples(needs: PyTree, tasks: Tasks) -> None:
         if free is not None and size > free:
             sizes = f"{free / 1e9:,.1f} GB of free memory; got {size / 1e9:,.1f} GB"
             raise ConfigError(f"samples drawn at once, see k, shots, must fit into {sizes}")
-    specs = jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec))
-    most = max(max(s.support + s.query + s.hessian, s.restart) for s in specs)
+    most = max(max(set_of(need), need.restart) for need in specs_in(needs))
     if tasks.least is not None and most > tasks.least:
         of = "a class" if tasks.ways > 1 else "a task"
         text = f"a visit draws {most} samples of {of}, the smallest has {tasks.least}"

@@ -16,7 +16,7 @@ from moml.kept import kept
 from moml.training.check import check_held
 from moml.training.choice.population import Choice
 from moml.training.loop import all_finite
-from moml.training.personal import fine_tune_program, one_task, personal, tuning_of
+from moml.training.personal import common_model, fine_tune_program, one_task, personal, tuning_of
 from moml.types import Hyper, Meta, Params, Samples, State
 
 
@@ -75,8 +75,7 @@ class Learner:
     @property
     def params(self) -> Params:
         """The meta-model itself, as the loss takes it."""
-        adapt = self.method.adaptation(self.method.inner_steps)
-        return adapt.merge(self.meta, adapt.start(self.meta))
+        return common_model(self.method.adaptation(self.method.inner_steps), self.meta)
 
     def adapt(self, support: Samples, steps: int | None = None) -> Params:
         """Personal parameters after `steps` adaptation steps on a few samples of a task."""
