@@ -145,16 +145,6 @@ def fedrep(
     )  # fmt: skip
 
 
-def fedbabu_update(loss: Loss, frozen: Leaves) -> Update:
-    """A client's round: H times b_i <- b_i - eta grad_b L_S1(b_i, h_0)."""
-
-    def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        w, value = descend(loss, meta, task, steps, hyper.eta, leaves=others(frozen))
-        return ClientResult(w, (), value)
-
-    return update
-
-
 @factory
 def fedbabu(
     loss: Loss,
@@ -184,6 +174,7 @@ def fedbabu(
     """
     head = private_leaves(frozen, "frozen")
     return federated(
-        use.adaptation(loss), fedbabu_update(loss, head), Hyper(eta=eta, alpha=alpha), batch,
-        clients, inner_steps=use.inner_steps, frozen=head, server=server_optimizer(optimizer),
+        use.adaptation(loss), fedavg_update(loss, others(head)), Hyper(eta=eta, alpha=alpha),
+        batch, clients, inner_steps=use.inner_steps, frozen=head,
+        server=server_optimizer(optimizer),
     )  # fmt: skip
