@@ -48,7 +48,7 @@ def fedavg(
     """
     return federated(
         use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=use.inner_steps, server=server_optimizer(optimizer),
+        server=server_optimizer(optimizer),
     )  # fmt: skip
 
 
@@ -74,5 +74,5 @@ def local(
     """
     return federated(
         use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=use.inner_steps, private=all_leaves,
+        private=all_leaves,
     )  # fmt: skip

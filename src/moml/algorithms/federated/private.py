@@ -43,8 +43,7 @@ def fedper(
     """
     return federated(
         use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=use.inner_steps, private=private_leaves(private),
-        server=server_optimizer(optimizer),
+        private=private_leaves(private), server=server_optimizer(optimizer),
     )  # fmt: skip
 
 
@@ -140,7 +139,7 @@ def fedrep(
     head = private_leaves(private)
     return federated(
         use.adaptation(loss), fedrep_update(loss, head, head_passes),
-        Hyper(eta=eta, alpha=alpha), batch, clients, inner_steps=use.inner_steps,
+        Hyper(eta=eta, alpha=alpha), batch, clients,
         work=Work(1 + head_passes), private=head, server=server_optimizer(optimizer),
     )  # fmt: skip
 
@@ -175,6 +174,5 @@ def fedbabu(
     head = private_leaves(frozen, "frozen")
     return federated(
         use.adaptation(loss), fedavg_update(loss, others(head)), Hyper(eta=eta, alpha=alpha),
-        batch, clients, inner_steps=use.inner_steps, frozen=head,
-        server=server_optimizer(optimizer),
+        batch, clients, frozen=head, server=server_optimizer(optimizer),
     )  # fmt: skip
