@@ -158,7 +158,7 @@ class Checkpoints:
                 return saved
         if not reasons:
             return None
-        each = "; ".join(f"{self.path(step).name}: {reason}" for step, reason in reasons.items())
+        each = "; ".join(f"{self.path(step).name}: {why}" for step, why in reasons.items())
         raise CheckpointError(f"no checkpoint in {self.folder} can be used: {each}")
 
     def rewrite(self, like: PyTree, change: Callable[[State], State]) -> list[int]:
