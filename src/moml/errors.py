@@ -104,6 +104,16 @@ def one_line(text: object, most: int = 200) -> str:
     return printable(" ".join(str(text).split())[:most])
 
 
+def reason(error: BaseException) -> str:
+    """Return an error in one line: what the system says, or else its text or its type.
+
+    >>> reason(OSError(28, "No space left on device")), reason(ValueError("bad\\n row"))
+    ('no space left on device', 'bad row')
+    """
+    text = one_line(getattr(error, "strerror", None) or error, 300)
+    return text.replace("No space", "no space") or type(error).__name__
+
+
 def check_count(name: str, value: Any, least: int = 1, below: int | None = None) -> int:
     """A whole number from `least` up (and under `below`), or a ConfigError that says so."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)

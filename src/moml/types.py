@@ -6,8 +6,8 @@ step size, `beta` the weight of the newest point in a memory, `eta` the outer st
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -106,7 +106,7 @@ class SampleSpec(NamedTuple):
 
 
 @jax.tree_util.register_pytree_with_keys_class
-class Hyper:
+class Hyper(SimpleNamespace):
     """Hyper-parameters of a method: numbers that are traced, and so swept and scheduled.
 
     Any names may be given; they are static, the numbers are the leaves of a pytree.
@@ -121,22 +121,11 @@ class Hyper:
     Hyper(eta=0.2, beta=0.5)
     """
 
-    def __init__(self, **values: PyTree):
-        self.__dict__.update(values)
-
     def __getattr__(self, name: str) -> PyTree:
         raise AttributeError(f"Hyper has {', '.join(self.__dict__) or 'no numbers'}; got {name}")
 
     def __setattr__(self, name: str, value: PyTree) -> None:
         raise AttributeError("Hyper is immutable: use _replace")
-
-    def __repr__(self) -> str:
-        return f"Hyper({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hyper) and self.__dict__ == other.__dict__
-
-    __hash__ = None  # type: ignore[assignment]
 
     def _asdict(self) -> dict[str, PyTree]:
         """The numbers by name."""
@@ -226,14 +215,6 @@ class Algorithm(NamedTuple):
     rows: PyTree = False  # a prefix of the state: True where leaves have a row of every task
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["index", "data"],
-    meta_fields=[
-        "n", "draw_from", "fetch_from", "full_from", "cut", "sized", "least", "most", "rows_from",
-        "ways", "read",
-    ],
-)  # fmt: skip
 @dataclass(frozen=True, eq=False)
 class Tasks:
     """A family of tasks: its arrays, apart from the functions that draw and fetch samples.
@@ -311,3 +292,8 @@ class Tasks:
         if not self.sized:
             raise ConfigError("tasks must have known sizes, for weighted say; got tasks without")
         return self.index[ids]
+
+
+_DATA = ["index", "data"]
+_META = [f.name for f in fields(Tasks) if f.name not in _DATA]
+jax.tree_util.register_dataclass(Tasks, _DATA, _META)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from moml.algorithms.parts.heads import LinearHead
 from moml.models import cross_entropy, masked_mean
@@ -21,6 +22,12 @@ HYPER = Hyper(
     mix_eta=5.0, kappa=0.7, shift_rate=0.5,
 )  # fmt: skip
 HEAD = np.array([False, False, False, True, True])  # which of the five parameters are the head's
+# float32 is compared over few steps: differences in rounding grow with the length of a run.
+precisions = pytest.mark.parametrize(
+    ("dtype", "rtol", "steps"),
+    [(np.float64, 1e-12, 25), (np.float32, 1e-6, 4)],
+    ids=["float64", "float32"],
+)
 
 
 class World(NamedTuple):

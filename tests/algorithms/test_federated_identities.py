@@ -20,16 +20,10 @@ from tests.algorithms.common import (
     at,
     flat,
     loss,
+    precisions,
     run,
     sigmoid_world,
     visits_of,
-)
-
-# float32 is compared over few rounds: differences in rounding grow with the length of a run.
-precisions = pytest.mark.parametrize(
-    ("dtype", "rtol", "steps"),
-    [(np.float64, 1e-12, 25), (np.float32, 1e-6, 4)],
-    ids=["float64", "float32"],
 )
 
 

@@ -28,17 +28,11 @@ from tests.algorithms.common import (
     head_loss,
     head_world,
     loss,
+    precisions,
     quick_jit,
     run,
     sigmoid_world,
     visits_of,
-)
-
-# float32 is compared over few steps: differences in rounding grow with the length of a run.
-precisions = pytest.mark.parametrize(
-    ("dtype", "rtol", "steps"),
-    [(np.float64, 1e-12, 25), (np.float32, 1e-6, 4)],
-    ids=["float64", "float32"],
 )
 
 
@@ -248,25 +242,15 @@ def test_pfedme_with_one_inner_step_is_fedavg(dtype, rtol, steps):
     assert_close(server_path(pfedme, world, rounds, HYPER._replace(prox=prox)), want, rtol)
 
 
+@pytest.mark.parametrize("name", ["ditto", "fedavg-memory"])
 @precisions
-def test_ditto_sends_the_models_of_fedavg(dtype, rtol, steps):
+def test_the_server_gets_the_models_of_fedavg(dtype, rtol, steps, name):
     world = sigmoid_world(dtype)
-    ditto, fedavg = (compose(name, local_steps=3).algorithm for name in ("ditto", "fedavg"))
+    other, fedavg = (compose(name, local_steps=3).algorithm for name in (name, "fedavg"))
     rounds = visits_of(fedavg.needs, world.tasks, steps)
-    assert ditto.needs == fedavg.needs
+    assert other.needs == fedavg.needs
     want = server_path(fedavg, world, rounds, HYPER)
-    assert_close(server_path(ditto, world, rounds, HYPER), want, rtol)
-
-
-@precisions
-def test_fedavg_with_memories_sends_the_models_of_fedavg(dtype, rtol, steps):
-    world = sigmoid_world(dtype)
-    names = ("fedavg-memory", "fedavg")
-    memory, fedavg = (compose(name, local_steps=3).algorithm for name in names)
-    rounds = visits_of(fedavg.needs, world.tasks, steps)
-    assert memory.needs == fedavg.needs
-    want = server_path(fedavg, world, rounds, HYPER)
-    assert_close(server_path(memory, world, rounds, HYPER), want, rtol)
+    assert_close(server_path(other, world, rounds, HYPER), want, rtol)
 
 
 @precisions

@@ -27,7 +27,7 @@ def linear(params, batch):
 
 def test_steps_shrink_with_few_rows():
     params = {"head": jnp.asarray(RNG.normal(size=3)), "rest": jnp.asarray(0.3)}
-    adapt = shrinking_steps(linear, 2, leaves=named("head"), tau=3.0)
+    adapt = shrinking_steps(linear, 2, leaves=named("head"))
     meta = adapt.init(params, HYPER)
     w, rows = np.asarray(params["head"]), MASK > 0
     for _ in range(2):

@@ -11,7 +11,7 @@ from flax import nnx
 import moml
 from moml.errors import ConfigError
 from moml.models.networks import shifted
-from moml.models.wrapped import Aux, key_of, state_of, wrap_loss
+from moml.models.wrapped import Aux, key_of, wrap_loss
 from moml.tasks.keyed import keyed
 from moml.types import Batch
 
@@ -63,8 +63,8 @@ def test_methods_that_do_not_refresh_state_are_refused():
 def test_a_plain_loss_has_no_state_to_refresh():
     plain = lambda params, batch: jnp.sum(params["w"])
     params = {"w": jnp.float32(2.0)}
-    assert state_of(plain, params) == {"w": False}
     wrapped = wrap_loss(plain)
+    assert wrapped.state(params) == {"w": False}
     assert wrapped.refresh(params, None) is params
     assert wrapped.metrics(params, None) == {}
 

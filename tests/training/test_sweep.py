@@ -5,7 +5,7 @@ import pytest
 
 import moml
 from moml.training.compose import init_key
-from moml.training.sweep import mean_of_seeds
+from moml.training.rows import mean_of_seeds
 from tests.support.often import often
 
 NET = moml.mlp(1, 8, 1, activation=jnp.tanh)

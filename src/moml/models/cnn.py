@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from moml.errors import ConfigError, check_count
 from moml.kept import kept
 from moml.models.convolution import Convolution, Images, convolve, filters, max_pool
-from moml.models.networks import Layer, Model, affine, linear
+from moml.models.networks import Layer, Model, affine_each, linear
 from moml.types import Key
 
 KERNEL, FILTERS, HIDDEN = 5, (32, 64), 512
@@ -69,10 +69,10 @@ def cnn(channels: int, classes: int, *, side: int = 32) -> Model:
             y = max_pool(convolve(x, layer.weight, KERNEL))
             x = jax.nn.relu(y + layer.bias[None, None, None])
         flat = x.reshape(len(x), -1)
-        return jax.nn.relu(jax.vmap(lambda x: affine(params.hidden, x))(flat))
+        return jax.nn.relu(affine_each(params.hidden, flat))
 
     def predict(params: CNN, x: Images) -> Float[Array, "K classes"]:
-        return jax.vmap(lambda x: affine(params.head, x))(features(params, x))
+        return affine_each(params.head, features(params, x))
 
     return Model(init, predict, features)
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from moml.errors import ConfigError, check_count
 from moml.kept import kept
 from moml.models.convolution import Images, convolve
-from moml.models.networks import Layer, Model, affine, linear
+from moml.models.networks import Layer, Model, affine_each, linear
 from moml.types import Key
 
 Normalise = Callable[[Images], Images]
@@ -93,6 +93,6 @@ def conv4(channels: int, classes: int, *, filters: int = 64, norm: str = "batch"
         return jnp.mean(x, axis=(1, 2))
 
     def predict(params: Conv4, x: Images) -> Float[Array, "K classes"]:
-        return jax.vmap(lambda x: affine(params.head, x))(features(params, x))
+        return affine_each(params.head, features(params, x))
 
     return Model(init, predict, features)

@@ -66,6 +66,9 @@ def affine(layer: Layer, x: Float[Array, " inputs"]) -> Float[Array, " out"]:
     return layer.weight @ x + layer.bias
 
 
+affine_each = jax.vmap(affine, (None, 0))  # of samples [K, inputs]
+
+
 @kept
 def mlp(*sizes: int, activation: Activation = jax.nn.relu) -> Model:
     """A fully connected network: h <- activation(W h + b) for each hidden layer, then W h + b.
@@ -158,6 +161,6 @@ def feature_dropout(net: Model, rate: float) -> Model:
         if key is not None:
             kept = jax.random.bernoulli(key, 1 - rate, f.shape)
             f = jnp.where(kept, f / (1 - rate), 0)
-        return jax.vmap(lambda f: affine(params.head, f))(f), params
+        return affine_each(params.head, f), params
 
     return net._replace(training=Training(apply, key=True))

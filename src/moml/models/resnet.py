@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from moml.errors import ConfigError, check_count
 from moml.kept import kept
 from moml.models.convolution import Images, Maps, convolve, filters
-from moml.models.networks import Layer, Model, Training, affine, linear
+from moml.models.networks import Layer, Model, Training, affine_each, linear
 from moml.models.norms import (
     BatchNorm,
     Mask,
@@ -136,14 +136,14 @@ def resnet18(channels: int, classes: int, *, norm: str = "group", width: int = 6
     def features(params: ResNet, x: Images) -> Float[Array, "K features"]:
         return forward(params, x, running_norm if batch else group_norm)[0]
 
-    def logits(params: ResNet, found: Float[Array, "K features"]) -> Float[Array, "K classes"]:
-        return jax.vmap(lambda x: affine(params.head, x))(found)
+    def predict(params: ResNet, x: Images) -> Float[Array, "K classes"]:
+        return affine_each(params.head, features(params, x))
 
     def apply(
         params: ResNet, x: Images, mask: Mask, key: Key | None
     ) -> tuple[Float[Array, "K classes"], ResNet]:
         found, params = forward(params, x, batch_norm(mask))
-        return logits(params, found), params
+        return affine_each(params.head, found), params
 
     training = Training(apply, state=statistics) if batch else None
-    return Model(init, lambda params, x: logits(params, features(params, x)), features, training)
+    return Model(init, predict, features, training)

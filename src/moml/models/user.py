@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from moml.errors import ConfigError
+from moml.errors import ConfigError, reason
 from moml.models.adapters import from_equinox, from_linen
 from moml.models.networks import Model
 from moml.models.table import squash
@@ -54,7 +54,8 @@ def check_model(model: Model, inputs: int, outputs: int) -> None:
         params = jax.eval_shape(model.init, jax.random.key(0))
         shape = jax.eval_shape(model.predict, params, rows).shape
     except Exception as error:
-        words = " ".join(str(error).split())[:200]
-        raise ConfigError(f"the model cannot predict from {inputs} inputs: {words}") from error
+        raise ConfigError(
+            f"the model cannot predict from {inputs} inputs: {reason(error)}"
+        ) from error
     if shape != (2, outputs):
         raise ConfigError(f"the model must give (2, {outputs}) for 2 rows; got {shape}")

@@ -55,7 +55,7 @@ class WrappedLoss:
 
     def state(self, params: Params) -> PyTree[bool]:
         """Which leaves are state."""
-        return state_of(self, params)
+        return jax.tree.map(lambda _: False, params) if self.marks is None else self.marks(params)
 
     def _run(self, params: Params, batch: Samples) -> tuple[Float[Array, ""], Aux]:
         stop = lambda marked, x: jax.lax.stop_gradient(x) if marked else x
@@ -118,10 +118,3 @@ def takes_key(loss: Loss) -> bool:
 def has_state(loss: Loss) -> bool:
     """Whether some leaves are state of a loss, which is to be refreshed in training."""
     return isinstance(loss, WrappedLoss) and loss.marks is not None
-
-
-def state_of(loss: Loss, params: Params) -> PyTree[bool]:
-    """Which leaves are state of a loss; none of a plain one."""
-    if isinstance(loss, WrappedLoss) and loss.marks is not None:
-        return loss.marks(params)
-    return jax.tree.map(lambda _: False, params)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Int, PyTree
 
 from moml.algorithms.federated.client import where
@@ -93,12 +94,9 @@ def _local(
 def summed(total: PyTree) -> PyTree:
     """Return the sum over devices, by one all-reduce of one vector for each dtype."""
     leaves, tree = jax.tree.flatten(total)
-    out = list(leaves)
     for dtype in dict.fromkeys(leaf.dtype for leaf in leaves):
         which = [i for i, leaf in enumerate(leaves) if leaf.dtype == dtype]
-        vector = jnp.concatenate([leaves[i].ravel() for i in which])
-        ends = [sum(leaves[i].size for i in which[:j]) for j in range(1, len(which))]
-        pieces = jnp.split(jax.lax.psum(vector, AXIS), ends)
-        for i, piece in zip(which, pieces, strict=True):
-            out[i] = piece.reshape(leaves[i].shape)
-    return jax.tree.unflatten(tree, out)
+        vector, pieces_of = ravel_pytree([leaves[i] for i in which])
+        for i, piece in zip(which, pieces_of(jax.lax.psum(vector, AXIS)), strict=True):
+            leaves[i] = piece
+    return jax.tree.unflatten(tree, leaves)

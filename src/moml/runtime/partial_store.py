@@ -14,7 +14,7 @@ from jaxtyping import Array, Int, PyTree
 from moml.algorithms.parts.schedule import Schedule, constant
 from moml.kept import kept
 from moml.runtime import simulate
-from moml.types import Algorithm, Hyper, Info, Key, State, TaskBatch, Tasks
+from moml.types import Algorithm, Hyper, Info, Key, State, Tasks
 
 
 class PartialStore(NamedTuple):
@@ -47,12 +47,8 @@ def program(algorithm: Algorithm, schedule: Schedule = constant) -> simulate.Pro
 
 def fill(algorithm: Algorithm, k: int) -> Callable[[PartialStore, Tasks, Key, Hyper], PartialStore]:
     """Return the eager filling of all rows of a `PartialStore`: (store, tasks, key, hyper)."""
-
-    def write(store: PartialStore, visit: TaskBatch, hyper: Hyper) -> PartialStore:
-        if algorithm.fill is None:
-            raise TypeError("this method has no memories to fill")
-        return store._replace(state=algorithm.fill(store.state, visit, hyper))
-
+    inner = algorithm.fill
+    write = inner and (lambda s, visit, hyper: s._replace(state=inner(s.state, visit, hyper)))
     some = simulate.fill_some(write, k, place)
     return lambda store, tasks, key, hyper: some(store, tasks, store.ids, key, hyper)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from moml.errors import ConfigError, LostProcess, MomlError, OtherFailed, check_count
+from moml.errors import ConfigError, LostProcess, MomlError, OtherFailed, check_count, one_line
 
 ADDRESS = "127.0.0.1:29410"  # default of --coordinator
 HEARTBEAT = 20  # seconds without a heartbeat after which JAX counts a process as lost
@@ -119,9 +119,8 @@ class ProcessGroup:
     def lost(self, error: BaseException) -> LostProcess:
         """Return what to raise where another process no longer answers."""
         self._lost.set()
-        reason = " ".join(str(error).split())[:160]
         mine = f"process {self.process} of {self.processes} stops: another one was lost"
-        return LostProcess(f"{mine} ({reason})")
+        return LostProcess(f"{mine} ({one_line(error, 160)})")
 
 
 def nothing() -> None:

@@ -24,8 +24,8 @@ from moml.runtime import simulate
 from moml.runtime.mesh import ROWS, WHOLE, shardings, specs, task_data
 from moml.runtime.owners import owners
 from moml.tasks.parts import block_of
-from moml.tasks.sampler import as_drawn
-from moml.types import Algorithm, Hyper, Info, Key, Params, SampleSpec, State, Tasks
+from moml.tasks.sampler import as_drawn, specs_in
+from moml.types import Algorithm, Hyper, Info, Key, Params, State, Tasks
 
 Number = Int[Array, ""] | int
 
@@ -34,8 +34,7 @@ def check(algorithm: Algorithm, tasks: Tasks, mesh: Mesh, name: str = "this meth
     """Raise ConfigError for what does not run on many devices."""
     if "each" not in inspect.signature(algorithm.step).parameters:
         raise ConfigError(f"{name} runs on one device only: its steps are not a sum over tasks")
-    needs = jax.tree.leaves(algorithm.needs, is_leaf=lambda need: isinstance(need, SampleSpec))
-    if any(need.replace for need in needs):
+    if any(need.replace for need in specs_in(algorithm.needs)):
         raise ConfigError(f"{name} runs on one device only: it draws tasks with replacement")
     if tasks.n is not None and mesh.size > tasks.n:
         raise ConfigError(

@@ -12,9 +12,10 @@ from jaxtyping import Array, Int, PyTree
 
 from moml.algorithms.parts.schedule import Schedule, constant, scheduled
 from moml.kept import kept
+from moml.runtime.account import nbytes
 from moml.runtime.compiling import compile_all, quick_jit
-from moml.tasks.sampler import draw, fetch, set_of, sets_in
-from moml.types import Algorithm, Hyper, Info, Key, SampleSpec, State, Task, TaskBatch, Tasks
+from moml.tasks.sampler import draw, fetch, set_of, sets_in, specs_in
+from moml.types import Algorithm, Hyper, Info, Key, State, Task, TaskBatch, Tasks
 
 Step = Int[Array, ""] | int  # the number of a step
 Stretch = Callable[[State, Tasks, PyTree, Step, Hyper, Step], tuple[State, Info]]
@@ -199,9 +200,11 @@ FILLED = 256  # tasks that are filled at once; their draws depend on it
 
 
 def fill_some(
-    write: Write, k: int, place: Place = own_place
+    write: Write | None, k: int, place: Place = own_place
 ) -> Callable[[State, Tasks, Ids, Key, Hyper], State]:
     """Return the eager filling of some tasks: (state, tasks, ids, key, hyper) -> state."""
+    if write is None:
+        raise TypeError("this method has no memories to fill")
 
     def run(state: State, tasks: Tasks, ids: Ids, key: Key, hyper: Hyper) -> State:
         samples = tasks.fetch(ids, tasks.draw(jax.random.fold_in(key, ids[0]), ids, k))
@@ -210,12 +213,8 @@ def fill_some(
     return run
 
 
-def fill(
-    write: Write | None, n: int, k: int, *, chunk: int = FILLED
-) -> Callable[[State, Tasks, Key, Hyper], State]:
+def fill(write: Write | None, n: int, k: int) -> Callable[[State, Tasks, Key, Hyper], State]:
     """Return the eager filling of all n tasks' memories: (state, tasks, key, hyper) -> state."""
-    if write is None:
-        raise TypeError("this method has no memories to fill")
     some = fill_some(write, k)
 
     def run(state: State, tasks: Tasks, key: Key, hyper: Hyper) -> State:
@@ -223,9 +222,9 @@ def fill(
             return some(state, tasks, ids, key, hyper), None
 
         ids = jnp.arange(n, dtype=jnp.int32)
-        whole = n - n % chunk
+        whole = n - n % FILLED
         if whole:
-            state, _ = jax.lax.scan(write_some, state, ids[:whole].reshape(-1, chunk))
+            state, _ = jax.lax.scan(write_some, state, ids[:whole].reshape(-1, FILLED))
         return write_some(state, ids[whole:])[0] if whole < n else state
 
     return run
@@ -234,7 +233,7 @@ def fill(
 def samples_per_step(needs: PyTree, tasks: Tasks) -> int:
     """Return how many samples a step draws, S2 = S1 once; of epochs the mean over all clients."""
     total = 0
-    for need in jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec)):
+    for need in specs_in(needs):
         sets: float = need.visits or 1
         if need.epochs is not None:
             sets = float(np.mean(np.asarray(sets_in(need, np.asarray(tasks.index)))))
@@ -247,6 +246,5 @@ def steps_that_fit(algorithm: Algorithm, tasks: Tasks, budget: int = 1 << 26) ->
     held = lambda key: draw(key, algorithm.needs, tasks)
     if tasks.read is not None:
         held = lambda key: fetch(draw(key, algorithm.needs, tasks), tasks)
-    shapes = jax.eval_shape(held, jax.random.key(0))
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    size = nbytes(jax.eval_shape(held, jax.random.key(0)))
     return max(1, min(1000, budget // max(size, 1)))

@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from moml.atomic import read_plain
-from moml.errors import CheckpointError, LostProcess, MomlError, check_count
+from moml.errors import CheckpointError, LostProcess, MomlError, check_count, reason
 from moml.runtime.process_group import ALONE, ProcessGroup, nothing
 from moml.storage.arrays import leaf_paths, leaf_specs, read_arrays, write_arrays
 from moml.storage.files import check_space, write_text
@@ -97,9 +97,7 @@ class Checkpoints:
         is what JSON can represent. A step that was saved before is replaced.
         """
         self.wait()
-        for leaf in jax.tree.leaves(state):
-            if isinstance(leaf, jax.Array):
-                leaf.copy_to_host_async()
+        jax.copy_to_host_async(state)
         copied = jax.tree.map(lambda x: x if isinstance(x, Share) else np.array(x), state)
         score = float(score) if score is not None and math.isfinite(score) else None
         about = {"format": FORMAT, "step": step, "score": score, "info": info}
@@ -137,28 +135,19 @@ class Checkpoints:
         they are accessed. In a group of processes the first one chooses.
         """
         self.wait()
-        found, answer = None, ""
-        try:
-            if self.group.leads:
-                found = self._newest(like, usable, best, mapped)
-                answer = "none" if found is None else str(found.step)
-        except CheckpointError as error:
-            self.group.agree("load", str(error))
-            raise
-        answer = self.group.agree("load", answer)
-        if answer == "none" or self.group.leads:
+        choose = lambda: self._newest(like, usable, best, mapped) if self.group.leads else None
+        found = self.group.run_all("load", choose)
+        step = self.group.agree("load", "" if found is None else str(found.step))
+        if self.group.leads or not step:
             return found
-        if not answer.isdecimal():
-            raise CheckpointError(f"process 0: {answer}")
-        return _read(self.path(int(answer)), int(answer), like, mapped=mapped)
+        return _read(self.path(int(step)), int(step), like, mapped=mapped)
 
     def _newest(self, like: PyTree, usable: Usable, best: bool, mapped: bool) -> Saved | None:
         reasons: dict[int, str] = {}
-        scores = {step: self._score(step) if best else None for step in self.steps()}
-        order = lambda step: (math.inf if (score := scores[step]) is None else score, -step)
-        for step in sorted(scores, key=order):
+        order = lambda step: (self._score(step) if best else 0, -step)
+        for step in sorted(self.steps(), key=order):
             try:
-                saved = self._verified(step, like, usable, mapped)
+                saved = _read(_verified(self.path(step)), step, like, usable, mapped=mapped)
             except CheckpointError as error:
                 reasons[step] = str(error)
                 log.warning("checkpoint %s is skipped: %s", self.path(step), error)
@@ -169,13 +158,8 @@ class Checkpoints:
                 return saved
         if not reasons:
             return None
-        each = "; ".join(f"{self.path(step).name}: {reason}" for step, reason in reasons.items())
+        each = "; ".join(f"{self.path(step).name}: {why}" for step, why in reasons.items())
         raise CheckpointError(f"no checkpoint in {self.folder} can be used: {each}")
-
-    def _verified(self, step: int, like: PyTree, usable: Usable, mapped: bool = False) -> Saved:
-        if problem := verify(self.path(step)):
-            raise CheckpointError(problem)
-        return _read(self.path(step), step, like, usable, mapped=mapped)
 
     def rewrite(self, like: PyTree, change: Callable[[State], State]) -> list[int]:
         """Replace the state of every checkpoint by `change(state)`; remove and return the bad ones.
@@ -188,13 +172,12 @@ class Checkpoints:
         bad = []
         for step in self.steps():
             try:
-                saved = self._verified(step, like, lambda info: None)
+                saved = _read(_verified(self.path(step)), step, like, mapped=False)
             except CheckpointError:
                 self._put_aside(step)
                 bad.append(step)
             else:
-                text = read_plain(self.path(step) / "info.json")
-                self._write(step, change(saved.state), text)
+                self._write(step, change(saved.state), read_plain(self.path(step) / "info.json"))
         self.clear()
         return bad
 
@@ -240,25 +223,26 @@ class Checkpoints:
         except Exception as error:
             if self.group.leads:
                 shutil.rmtree(partial, ignore_errors=True)
-            problem = f"cannot save step {step} in {self.folder}: {_reason(error)}"
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            problem = f"cannot save step {step} in {self.folder}: {reason(cause)}"
             raise CheckpointError(problem) from error
 
     def _retire(self, newest: int) -> None:
         """Delete what is neither new nor the best, and what was bad."""
         good = self.good()
-        scores = [(score, -step) for step in good if (score := self._score(step)) is not None]
-        best = [-min(scores)[1]] if scores else []
-        for step in set(self.steps()) - {newest, *good[-self.keep :], *best}:
+        best = min(good, key=lambda step: (self._score(step), -step))
+        for step in set(self.steps()) - {newest, best, *good[-self.keep :]}:
             self._put_aside(step)
         self.clear()
 
     def _put_aside(self, step: int) -> None:
         os.rename(self.path(step), self.folder / f"{OLD}{step:010d}")
 
-    def _score(self, step: int) -> float | None:
+    def _score(self, step: int) -> float:
+        """The score of a step, the lower the better; infinite where it has none."""
         with suppress(OSError, ValueError, LookupError, TypeError):
-            return json.loads(read_plain(self.path(step) / "info.json"))["score"]
-        return None
+            return float(json.loads(read_plain(self.path(step) / "info.json"))["score"])
+        return math.inf
 
 
 def stored(folder: Path) -> dict[int, Path]:
@@ -274,6 +258,13 @@ def newest_info(folder: Path, *, whole: bool = True) -> tuple[Path, Record] | No
             if verify(path, None if whole else "info.json") is None:
                 return path, dict(json.loads(read_plain(path / "info.json"))["info"])
     return None
+
+
+def _verified(folder: Path) -> Path:
+    """The folder of a checkpoint; a CheckpointError says what is wrong with its files."""
+    if problem := verify(folder):
+        raise CheckpointError(problem)
+    return folder
 
 
 def _read(
@@ -292,13 +283,12 @@ def _read(
     except MomlError:
         raise
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"info.json is not as moml writes it: {_reason(error)}") from error
+        raise CheckpointError(f"info.json is not as moml writes it: {reason(error)}") from error
     _check_leaves(leaves, like)
     if problem := usable(info):
         raise CheckpointError(problem)
     arrays = read_shared(folder, mapped) | read_arrays(folder / STATE, mapped=mapped)
-    found = [arrays.get(path) for path in leaf_paths(like)]
-    state = jax.tree.unflatten(jax.tree.structure(like), found)
+    state = jax.tree.unflatten(jax.tree.structure(like), map(arrays.get, leaf_paths(like)))
     _check_leaves(leaf_specs(state), like)  # rows of the last processes may be missing
     return Saved(step, state, info, score)
 
@@ -307,10 +297,3 @@ def _check_leaves(found: list[str], like: PyTree) -> None:
     for was, wanted in itertools.zip_longest(found, leaf_specs(like), fillvalue="nothing"):
         if was != wanted:
             raise CheckpointError(f"it holds another state: {was} where {wanted} is expected")
-
-
-def _reason(error: Exception) -> str:
-    """An error in one line."""
-    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    text = " ".join(str(getattr(cause, "strerror", None) or cause).split())
-    return text[:300].replace("No space", "no space") or type(error).__name__

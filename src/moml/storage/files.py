@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from moml.atomic import SHARED, atomic_write, open_plain
-from moml.errors import ConfigError, DataError
+from moml.errors import ConfigError, DataError, reason
 from moml.types import Record
 
 
@@ -47,8 +47,7 @@ def writing_to(path: str | Path) -> Iterator[None]:
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
             raise
-        text = (cause.strerror or str(cause)).replace("No space", "no space")
-        raise ConfigError(f"cannot write {path}: {text}") from cause
+        raise ConfigError(f"cannot write {path}: {reason(cause)}") from cause
 
 
 def write_text(text: str, path: str | Path, permissions: int = 0o600) -> None:

@@ -175,9 +175,7 @@ def open_log(folder: Path | str) -> Iterator[logging.Logger]:
     form = logging.Formatter("%(asctime)s %(levelname)s %(message)s", TIME)
     form.converter = time.gmtime
     handler.setFormatter(form)
-    handlers: list[logging.Handler] = [handler]
-    if logging.lastResort:
-        handlers.append(logging.lastResort)  # warnings to standard error
+    handlers = [one for one in (handler, logging.lastResort) if one]  # the second: warnings
     level, up = logger.level, logger.propagate
     logger.setLevel(logging.INFO)
     logger.propagate = False  # libraries add handlers to the root logger, which show every line

@@ -14,13 +14,13 @@ import json
 import logging
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from moml.atomic import atomic_write, read_plain
-from moml.errors import CheckpointError, ConfigError, MomlError
+from moml.errors import CheckpointError, ConfigError, MomlError, reason
 from moml.storage.checkpoint import newest_info
 from moml.storage.files import check_space, writable_folder, write_text
 from moml.storage.folder import Lock
@@ -252,27 +252,24 @@ class RowsOnDisk:
     def forget(self, ids: Sequence[int]) -> None:
         """Set the rows of some tasks to zeros, in the file and in every log; can be repeated."""
         which = np.unique(np.asarray(ids, np.int64))
-        try:
-            with _errors(self.folder, "write"):
-                about = self._about(lock=True)
-                _, info = newest_info(self.owner / "checkpoints") or (None, {})
-                own = self._inside or about["run"] == str(self.owner)
-                if not own and info.get("rows", [""])[0] != about["id"]:
-                    raise CheckpointError(f"{self.folder} holds the memories of {about['run']}")
-                self._check_same(about)
-                for partial in self.folder.glob(".undo-*"):  # of a process that was killed
-                    partial.unlink()
-                for path in self.logs():
-                    with atomic_write(path) as file:
-                        for some, rows in entries_in(path, self.layout.stride, self._salt):
-                            rows[np.isin(some, which)] = 0
-                            file.write(entries_of(path, some, rows, self._salt).data)
-                self._file = self._open()
-                self._file.write(which, np.zeros((len(which), self.layout.stride), np.uint8))
-                self._file.sync()
-                sync_folder(self.folder)
-        finally:
-            self.close()
+        with closing(self), _errors(self.folder, "write"):
+            about = self._about(lock=True)
+            _, info = newest_info(self.owner / "checkpoints") or (None, {})
+            own = self._inside or about["run"] == str(self.owner)
+            if not own and info.get("rows", [""])[0] != about["id"]:
+                raise CheckpointError(f"{self.folder} holds the memories of {about['run']}")
+            self._check_same(about)
+            for partial in self.folder.glob(".undo-*"):  # of a process that was killed
+                partial.unlink()
+            for path in self.logs():
+                with atomic_write(path) as file:
+                    for some, rows in entries_in(path, self.layout.stride, self._salt):
+                        rows[np.isin(some, which)] = 0
+                        file.write(entries_of(path, some, rows, self._salt).data)
+            self._file = self._open()
+            self._file.write(which, np.zeros((len(which), self.layout.stride), np.uint8))
+            self._file.sync()
+            sync_folder(self.folder)
 
     def close(self) -> None:
         """Close the files, and release the lock."""
@@ -295,6 +292,6 @@ def _errors(folder: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        reason = reason[:1].lower() + reason[1:]
-        raise CheckpointError(f"cannot {what} the memories in {folder}: {reason}") from error
+        why = reason(error)
+        why = why[:1].lower() + why[1:]
+        raise CheckpointError(f"cannot {what} the memories in {folder}: {why}") from error

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from moml.atomic import read_plain
-from moml.errors import ConfigError, Interrupted, MomlError
+from moml.errors import ConfigError, Interrupted, MomlError, reason
 from moml.storage.files import writable_folder, write_text, writing_to
 from moml.storage.metrics import COST, plain
 from moml.types import Record
@@ -43,11 +43,7 @@ class Writer(NamedTuple):
     close: Callable[[BaseException | None], None]
 
 
-class Sink(Protocol):
-    """Opens a service for the run in a folder, which continues from a step."""
-
-    def __call__(self, folder: Path, about: About, step: int) -> Writer:
-        """Open it."""
+Sink = Callable[[Path, About, int], Writer]  # folder, about, step from which the run continues
 
 
 def scalars(row: Record, member: int | None = None) -> dict[str, float]:
@@ -188,18 +184,15 @@ def open_sinks(
     """Yield a function that gives a row to all sinks; one that fails is left out from then on."""
     writers: dict[str, Writer] = {}
 
-    def leave_out(name: str, error: Exception) -> None:
-        log.warning("%s: %s; it gets no further rows", name, _line(error))
-        del writers[name]
-
-    def write(row: Record) -> None:
+    def each(call: Callable[[Writer], None]) -> None:
         for name, writer in list(writers.items()):
             try:
-                writer.write(row)
+                call(writer)
             except MomlError:  # a full disk
                 raise
             except Exception as error:
-                leave_out(name, error)
+                log.warning("%s: %s; it gets no further rows", name, reason(error))
+                del writers[name]
 
     ended: BaseException | None = None
     try:
@@ -209,19 +202,13 @@ def open_sinks(
             except MomlError:
                 raise
             except Exception as error:
-                raise ConfigError(f"{name} cannot be started: {_line(error)}") from error
-        yield write
+                raise ConfigError(f"{name} cannot be started: {reason(error)}") from error
+        yield lambda row: each(lambda writer: writer.write(row))
     except BaseException as error:
         ended = error
         raise
     finally:
-        for name, writer in list(writers.items()):
-            try:
-                writer.close(ended)
-            except MomlError:
-                raise
-            except Exception as error:
-                leave_out(name, error)
+        each(lambda writer: writer.close(ended))
 
 
 def _module(name: str) -> Any:
@@ -257,8 +244,3 @@ def _ids(folder: Path, name: str, make: Callable[[], list[str]], count: int) -> 
     if not sound or len(ids) != count:
         raise ConfigError(f"{path} must have {count} ids of {name}; got {ids!r}")
     return ids
-
-
-def _line(error: Exception) -> str:
-    """An error in one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -80,6 +80,11 @@ def stratified_ids(key: Key, n: int, size: int, groups: int) -> Int[Array, " siz
     return jnp.concatenate([at + draw_ids(key, width, each) for key, width, at in blocks])
 
 
+def specs_in(needs: PyTree) -> list[SampleSpec]:
+    """The leaves of a tree of needs."""
+    return jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec))
+
+
 def set_of(need: SampleSpec) -> int:
     """The samples of one set: S1, S3 and S2 of a visit or a local step."""
     return need.support + need.query + need.hessian

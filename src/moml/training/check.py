@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from moml.errors import ConfigError, DataError, MomlError, MomlWarning
+from moml.errors import ConfigError, DataError, MomlError, MomlWarning, reason
 from moml.models.wrapped import takes_key
 from moml.runtime.account import nbytes
 from moml.runtime.memory_budget import free_bytes
 from moml.runtime.simulate import samples_per_step
 from moml.tasks.parts import as_held
-from moml.tasks.sampler import draw, fetch
-from moml.types import Loss, Params, Samples, SampleSpec, Tasks
+from moml.tasks.sampler import draw, fetch, set_of, specs_in
+from moml.types import Loss, Params, Samples, Tasks
 
 MANY = 10**6  # samples of a step whose bytes are counted
 
@@ -55,8 +55,7 @@ def check_samples(needs: PyTree, tasks: Tasks) -> None:
         if free is not None and size > free:
             sizes = f"{free / 1e9:,.1f} GB of free memory; got {size / 1e9:,.1f} GB"
             raise ConfigError(f"samples drawn at once, see k, shots, must fit into {sizes}")
-    specs = jax.tree.leaves(needs, is_leaf=lambda need: isinstance(need, SampleSpec))
-    most = max(max(s.support + s.query + s.hessian, s.restart) for s in specs)
+    most = max(max(set_of(need), need.restart) for need in specs_in(needs))
     if tasks.least is not None and most > tasks.least:
         of = "a class" if tasks.ways > 1 else "a task"
         text = f"a visit draws {most} samples of {of}, the smallest has {tasks.least}"
@@ -80,16 +79,16 @@ def check_loss(loss: Loss, params: Params, tasks: Tasks, k: int, *, training: bo
     except MomlError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise DataError(f"tasks must give samples, see moml.Tasks: {reason}") from error
+        raise DataError(f"tasks must give samples, see moml.Tasks: {reason(error)}") from error
     if training and takes_key(loss) and getattr(batch, "bits", None) is None:
         raise ConfigError("a loss with a key needs keyed tasks: moml.tasks.keyed(tasks)")
     shapes = jax.tree.map(lambda x: f"{x.dtype}{list(x.shape)}", batch)
     try:
         value = jax.eval_shape(loss, params, batch)
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise DataError(f"the loss cannot be evaluated on a batch {shapes}: {reason}") from error
+        raise DataError(
+            f"the loss cannot be evaluated on a batch {shapes}: {reason(error)}"
+        ) from error
     single = isinstance(value, jax.ShapeDtypeStruct) and value.shape == ()
     if not single or not jnp.issubdtype(value.dtype, jnp.floating):
         given = jax.tree.map(lambda x: f"{x.dtype}{list(x.shape)}", value)

@@ -130,10 +130,10 @@ def on_query(loss: Loss) -> Score:
 
 
 @kept
-def _errors(
+def errors_on(
     adaptation: Adaptation, steps: int, loss: Loss, shots: int, queries: int
 ) -> Callable[[Meta, Hyper, Tasks, Key], Float[Array, " n"]]:
-    """Each task's loss on `queries` samples after adapting on `shots` others, jitted."""
+    """Jitted: each task's loss on `queries` samples after adapting on `shots` others."""
     return jax.jit(scores_on(on_query(loss), adaptation(steps), shots=shots, queries=queries))
 
 
@@ -182,5 +182,5 @@ def evaluate(
     check_count("queries", queries)
     steps = learner.method.inner_steps if steps is None else check_count("steps", steps)
     check_shots(tasks, shots, queries)
-    program = _errors(learner.method.adaptation, steps, loss, shots, queries)
+    program = errors_on(learner.method.adaptation, steps, loss, shots, queries)
     return program(learner.meta, learner.hyper, tasks, jax.random.key(seed))

@@ -133,8 +133,7 @@ def fit(
             chosen, params, tasks, key, schedule, score, held.validation, steps=steps,
             length=length,
         )  # fmt: skip
-        best = choose(population, length=length, progress=progress)
-        carry, begun, history, choice = best
+        carry, begun, history, choice = choose(population, length=length, progress=progress)
         chosen = settled(chosen, choice)
         hyper = hyper_of(chosen, params, {})
         done, length = begun, population.length if chunk is None else length

@@ -11,12 +11,12 @@ from jaxtyping import Array, Bool
 from moml.algorithms.method import Method
 from moml.algorithms.parts.adapt import Leaves, all_leaves
 from moml.algorithms.signature import Adaptation
-from moml.errors import DataError, check_count
+from moml.errors import DataError, check_count, reason
 from moml.kept import kept
 from moml.training.check import check_held
 from moml.training.choice.population import Choice
 from moml.training.loop import all_finite
-from moml.training.personal import fine_tune_program, one_task, personal, tuning_of
+from moml.training.personal import common_model, fine_tune_program, one_task, personal, tuning_of
 from moml.types import Hyper, Meta, Params, Samples, State
 
 
@@ -75,8 +75,7 @@ class Learner:
     @property
     def params(self) -> Params:
         """The meta-model itself, as the loss takes it."""
-        adapt = self.method.adaptation(self.method.inner_steps)
-        return adapt.merge(self.meta, adapt.start(self.meta))
+        return common_model(self.method.adaptation(self.method.inner_steps), self.meta)
 
     def adapt(self, support: Samples, steps: int | None = None) -> Params:
         """Personal parameters after `steps` adaptation steps on a few samples of a task."""
@@ -85,8 +84,7 @@ class Learner:
         try:
             mine, finite = adapted(self.method.adaptation, steps)(self.meta, support, self.hyper)
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise DataError(f"cannot adapt to this support: {reason}") from error
+            raise DataError(f"cannot adapt to this support: {reason(error)}") from error
         if not finite:
             raise DataError(
                 "the adapted parameters are not finite: check the support, or take fewer steps"

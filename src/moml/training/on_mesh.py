@@ -43,11 +43,10 @@ class OnMesh(Execution):
         super().__init__(whole, self.advance)
         sharded.check(method.algorithm, tasks, mesh, method.name)
         self._algorithm, self._method, self._tasks = method.algorithm, method, tasks
-        self._mesh, self._team = mesh, group
+        self._mesh, self._group = mesh, group
         self._given = task_data(tasks, mesh), sharded.without_data(tasks), key
         self._params, self._key, self._hyper, self._length = params, key, hyper, length
-        at_once = method.at_once
-        self._program = sharded.program(self._algorithm, mesh, schedule, at_once=at_once)
+        self._program = sharded.program(self._algorithm, mesh, schedule, at_once=method.at_once)
         self._compiled: Compiled | None = None
 
     def first(self, *, progress: bool = False) -> State:
@@ -64,7 +63,7 @@ class OnMesh(Execution):
     def advance(self, carry: State, begin: int, size: int) -> tuple[State, Info]:
         first, count = (jnp.asarray(number, jnp.int32) for number in (begin, size))
         given = (carry, *self._given, first, self._hyper, count)
-        with self._team.watch():
+        with self._group.watch():
             if self._compiled is None:
                 self._compiled = self._program.lower(*given, self._length).compile()
             carry, info = self._compiled(*given)
@@ -74,19 +73,19 @@ class OnMesh(Execution):
         return jax.device_get(carry.meta)
 
     def stores(self, carry: State) -> Iterator[tuple[np.ndarray, State]]:
-        with self._team.watch():
+        with self._group.watch():
             whole = gathered(self._algorithm, carry, self._tasks.n)
         yield from super().stores(whole)
 
     def snapshot(self, carry: State, step: int, kept: Sequence[int]) -> tuple[State, Record]:
-        if self._team.processes == 1:
+        if self._group.processes == 1:
             return gathered(self._algorithm, carry, self._tasks.n), {}
         rows = jax.tree.broadcast(self._algorithm.rows, carry)
         mine = lambda rows, leaf: _share(leaf, self._tasks.n or 0) if rows else np.asarray(leaf)
         return jax.tree.map(mine, rows, carry), {}
 
     def describe(self) -> str:
-        processes = self._team.processes
+        processes = self._group.processes
         size = sum(leaf.size for leaf in jax.tree.leaves(self._params))
         text = f"{self._mesh.size} devices of {processes} process{'es' * (processes > 1)}"
         text += f": d = {size:,} parameters"

@@ -33,8 +33,6 @@ from moml.training.compose import (
 from moml.training.compose import stacked_hyper as stacked_hyper
 from moml.training.loop import Callback, TrainingInfo, all_finite, loop, side_by_side
 from moml.training.loop import members as begin_members
-from moml.training.rows import mean_of_seeds as mean_of_seeds
-from moml.training.rows import means_to_choose_by as means_to_choose_by
 from moml.types import Hyper, Key, Loss, Meta, Params, Record, Tasks
 
 IN_SWEEP = "a sweep compares others where grid has beta"

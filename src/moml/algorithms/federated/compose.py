@@ -75,7 +75,7 @@ def federated(
     batch, clients
         Its groups of keywords.
     inner_steps
-        Steps of the adaptation.
+        Steps of the adaptation, where the model has a step size for each.
     work
         What a local step costs.
     query, hessian

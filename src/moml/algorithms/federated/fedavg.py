@@ -6,17 +6,20 @@ from moml.algorithms.federated.client import ClientResult, Steps, Update, descen
 from moml.algorithms.federated.compose import Participation, federated
 from moml.algorithms.federated.server import server_optimizer
 from moml.algorithms.method import Method, factory
-from moml.algorithms.parts.adapt import all_leaves
+from moml.algorithms.parts.adapt import Leaves, all_leaves
 from moml.algorithms.parts.choices import ANY, Sampling, Use
 from moml.algorithms.signature import NonNegative, Positive, Transformation
 from moml.types import Hyper, Loss, Meta, Task
 
 
-def fedavg_update(loss: Loss) -> Update:
-    """A client's round: H times w_i <- w_i - eta grad L_S1(w_i); its loss is that before a step."""
+def fedavg_update(loss: Loss, leaves: Leaves = all_leaves) -> Update:
+    """A client's round: H times w_i <- w_i - eta grad L_S1(w_i); its loss is that before a step.
+
+    Other leaves than the chosen ones are frozen.
+    """
 
     def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        w, value = descend(loss, meta, task, steps, hyper.eta)
+        w, value = descend(loss, meta, task, steps, hyper.eta, leaves=leaves)
         return ClientResult(w, (), value)
 
     return update
@@ -45,7 +48,7 @@ def fedavg(
     """
     return federated(
         use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=use.inner_steps, server=server_optimizer(optimizer),
+        server=server_optimizer(optimizer),
     )  # fmt: skip
 
 
@@ -71,5 +74,5 @@ def local(
     """
     return federated(
         use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=use.inner_steps, private=all_leaves,
+        private=all_leaves,
     )  # fmt: skip

@@ -153,6 +153,5 @@ def feddbe(
     hyper = Hyper(eta=eta, alpha=alpha, kappa=kappa, shift_rate=shift_rate)
     return federated(
         use.adaptation(loss), feddbe_update(loss, features), hyper, batch, clients,
-        inner_steps=use.inner_steps, begin=_no_shift, kept=shifted,
-        server=with_first_mean(server_optimizer(optimizer)),
+        begin=_no_shift, kept=shifted, server=with_first_mean(server_optimizer(optimizer)),
     )  # fmt: skip

@@ -76,10 +76,8 @@ def _fedopt(
     server: Server, loss: Loss, hyper: Hyper, batch: Sampling, use: Use, clients: Participation
 ) -> Method:  # fmt: skip
     """FedAvg's clients with this rule of the server."""
-    return federated(
-        use.adaptation(loss), fedavg_update(loss), hyper, batch, clients,
-        inner_steps=use.inner_steps, server=server,
-    )  # fmt: skip
+    update = fedavg_update(loss)
+    return federated(use.adaptation(loss), update, hyper, batch, clients, server=server)
 
 
 @factory

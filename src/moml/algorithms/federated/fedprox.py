@@ -82,7 +82,7 @@ def fedprox(
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox)
     return federated(
         use.adaptation(loss), fedprox_update(loss), hyper, batch, clients,
-        inner_steps=use.inner_steps, server=server_optimizer(optimizer),
+        server=server_optimizer(optimizer),
     )  # fmt: skip
 
 
@@ -117,5 +117,5 @@ def feddyn(
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox)
     return federated(
         use.adaptation(loss), feddyn_update(loss), hyper, batch, clients,
-        inner_steps=use.inner_steps, begin=optax.tree.zeros_like, server=feddyn_server(batch.count),
+        begin=optax.tree.zeros_like, server=feddyn_server(batch.count),
     )  # fmt: skip

@@ -130,11 +130,13 @@ def localmoml(
     k = clients.k(batch)
     restart = 2 * k if restart_samples is None else restart_samples
     if beta is None:
-        beta = 0.3
-        if shots is not None and clients.local_epochs is None:
-            matched = {"local_steps": clients.local_steps, "restart_samples": restart}
-            carry = match_beta(k, shots, steps=test_steps) if carried else None
-            beta = carry or match_restart(k, shots, **matched)
+        if shots is None or clients.local_epochs is not None:
+            beta = 0.3
+        elif carried:
+            beta = match_beta(k, shots, steps=test_steps)
+        else:
+            h = clients.local_steps
+            beta = match_restart(k, shots, local_steps=h, restart_samples=restart)
     work = personal_work(inner, independent_hessian)
     return federated(
         adaptation, localmoml_update(loss, adapt), Hyper(eta=eta, beta=beta, alpha=alpha),

@@ -103,8 +103,7 @@ def apfl(
     weight = lambda meta: jnp.full((), mix, jnp.result_type(*jax.tree.leaves(meta)))
     return federated(
         use.adaptation(loss), apfl_update(loss, adaptive), Hyper(eta=eta, alpha=alpha), batch,
-        clients, inner_steps=use.inner_steps, work=Work(2),
-        begin=lambda meta: Mixture(meta, weight(meta)),
+        clients, work=Work(2), begin=lambda meta: Mixture(meta, weight(meta)),
         kept=lambda meta, own: mixed(own, meta), server=server_optimizer(optimizer),
     )  # fmt: skip
 
@@ -181,7 +180,7 @@ def fedala(
     ones = lambda meta: optax.tree.ones_like(pick(meta, upper(meta)))
     return federated(
         use.adaptation(loss), fedala_update(loss, upper, mix_steps),
-        Hyper(eta=eta, alpha=alpha, mix_eta=mix_eta), batch, clients, inner_steps=use.inner_steps,
+        Hyper(eta=eta, alpha=alpha, mix_eta=mix_eta), batch, clients,
         work=Work(1, begin=mix_steps), restart=mix_steps * clients.k(batch),
         begin=lambda meta: Aggregation(meta, ones(meta)), kept=lambda meta, u: u.w,
         server=server_optimizer(optimizer),

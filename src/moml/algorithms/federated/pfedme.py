@@ -100,7 +100,7 @@ def pfedme(
     hyper = Hyper(eta=eta, alpha=alpha, prox=prox, server_rate=server_rate)
     return federated(
         use.adaptation(loss), pfedme_update(loss, prox_steps), hyper, batch, clients,
-        inner_steps=use.inner_steps, work=Work(prox_steps), server=towards_mean(),
+        work=Work(prox_steps), server=towards_mean(),
     )  # fmt: skip
 
 
@@ -135,6 +135,6 @@ def ditto(
     """
     return federated(  # a client keeps its whole model, whichever leaves adapt
         use.adaptation(loss), ditto_update(loss), Hyper(eta=eta, alpha=alpha, prox=prox), batch,
-        clients, inner_steps=use.inner_steps, work=Work(2), begin=lambda meta: meta,
-        kept=lambda meta, u: u, server=server_optimizer(optimizer),
+        clients, work=Work(2), begin=lambda meta: meta, kept=lambda meta, u: u,
+        server=server_optimizer(optimizer),
     )  # fmt: skip

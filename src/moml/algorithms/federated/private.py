@@ -43,8 +43,7 @@ def fedper(
     """
     return federated(
         use.adaptation(loss), fedavg_update(loss), Hyper(eta=eta, alpha=alpha), batch, clients,
-        inner_steps=use.inner_steps, private=private_leaves(private),
-        server=server_optimizer(optimizer),
+        private=private_leaves(private), server=server_optimizer(optimizer),
     )  # fmt: skip
 
 
@@ -140,19 +139,9 @@ def fedrep(
     head = private_leaves(private)
     return federated(
         use.adaptation(loss), fedrep_update(loss, head, head_passes),
-        Hyper(eta=eta, alpha=alpha), batch, clients, inner_steps=use.inner_steps,
+        Hyper(eta=eta, alpha=alpha), batch, clients,
         work=Work(1 + head_passes), private=head, server=server_optimizer(optimizer),
     )  # fmt: skip
-
-
-def fedbabu_update(loss: Loss, frozen: Leaves) -> Update:
-    """A client's round: H times b_i <- b_i - eta grad_b L_S1(b_i, h_0)."""
-
-    def update(meta: Meta, row: PyTree, task: Task, steps: Steps, hyper: Hyper) -> ClientResult:
-        w, value = descend(loss, meta, task, steps, hyper.eta, leaves=others(frozen))
-        return ClientResult(w, (), value)
-
-    return update
 
 
 @factory
@@ -184,6 +173,6 @@ def fedbabu(
     """
     head = private_leaves(frozen, "frozen")
     return federated(
-        use.adaptation(loss), fedbabu_update(loss, head), Hyper(eta=eta, alpha=alpha), batch,
-        clients, inner_steps=use.inner_steps, frozen=head, server=server_optimizer(optimizer),
+        use.adaptation(loss), fedavg_update(loss, others(head)), Hyper(eta=eta, alpha=alpha),
+        batch, clients, frozen=head, server=server_optimizer(optimizer),
     )  # fmt: skip

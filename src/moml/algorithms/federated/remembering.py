@@ -61,7 +61,7 @@ def fedavg_memory(
     """
     return federated(
         use.adaptation(loss), remembering(fedavg_update(loss)),
-        Hyper(eta=eta, alpha=alpha, beta=beta), batch, clients, inner_steps=use.inner_steps,
+        Hyper(eta=eta, alpha=alpha, beta=beta), batch, clients,
         begin=lambda meta: meta, kept=lambda meta, u: moving_average(meta, u, mix),
         server=server_optimizer(optimizer),
     )  # fmt: skip

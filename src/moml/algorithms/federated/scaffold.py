@@ -73,6 +73,5 @@ def scaffold(
     hyper = Hyper(eta=eta, alpha=alpha, server_rate=server_rate)
     return federated(
         use.adaptation(loss), scaffold_update(loss), hyper, batch, clients,
-        inner_steps=use.inner_steps, begin=optax.tree.zeros_like,
-        server=scaffold_server(batch.count),
+        begin=optax.tree.zeros_like, server=scaffold_server(batch.count),
     )  # fmt: skip

@@ -205,24 +205,16 @@ class ShrinkingSteps(NamedTuple):
     log_tau: Float[Array, ""]
 
 
-def shrinking_steps(
-    loss: Loss,
-    steps: int = 1,
-    *,
-    curvature: Curvature = exact,
-    leaves: Leaves = all_leaves,
-    tied: Leaves = no_leaves,
-    tau: float = 3.0,
-) -> Adapt:
+def shrinking_steps(loss: Loss, steps: int = 1, *, leaves: Leaves = all_leaves) -> Adapt:
     """k gradient steps whose sizes are learned, and small where few rows are known.
 
     p <- p - exp(log_alpha) * K / (K + tau) * grad L_S(p) for a support of K real rows; log_alpha
-    starts at log(hyper.alpha), tau at `tau`, and both are learned with w.
+    starts at log(hyper.alpha), tau at 3, and both are learned with w.
     """
 
     def init(params: Params, p: Personal, hyper: Hyper) -> ShrinkingSteps:
         log_alpha = jax.tree.map(lambda x: jnp.ones_like(x) * jnp.log(hyper.alpha), p)
-        return ShrinkingSteps(params, log_alpha, jnp.log(jnp.full_like(hyper.alpha, tau)))
+        return ShrinkingSteps(params, log_alpha, jnp.log(jnp.full_like(hyper.alpha, 3.0)))
 
     def own(meta: ShrinkingSteps, p: Personal, samples: Samples, hyper: Hyper) -> Rates:
         dtype = meta.log_tau.dtype
@@ -232,7 +224,7 @@ def shrinking_steps(
         return lambda t: jax.tree.map(lambda log: shrink * jnp.exp(log), meta.log_alpha)
 
     rule = _Rule(init, lambda meta: meta.params, own)
-    return _steps(loss, steps, curvature, leaves, tied, rule)
+    return _steps(loss, steps, exact, leaves, no_leaves, rule)
 
 
 def nothing_adapts() -> Adapt:

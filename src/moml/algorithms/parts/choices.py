@@ -16,6 +16,7 @@ from moml.algorithms.parts.adapt import (
     all_leaves,
     gradient_steps,
     layer_steps,
+    leaf_names,
     learned_steps,
     named,
     no_leaves,
@@ -86,8 +87,7 @@ def _at_least_one(pattern: str, keyword: str) -> Leaves:
         found = chosen(params)
         if any(jax.tree.leaves(found)):
             return found
-        paths, _ = jax.tree.flatten_with_path(params)
-        names = [jax.tree_util.keystr(at, simple=True, separator="/") for at, _ in paths]
+        names = leaf_names(params)
         few = [*names[:8], "..."] if len(names) > 8 else names
         raise ConfigError(f"{nothing}, of the leaves {', '.join(few)}")
 

@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array, Float, PyTree
 
 from moml.errors import ConfigError
+from moml.tasks.sampler import specs_in
 from moml.types import (
     Algorithm,
     Hyper,
@@ -88,7 +89,7 @@ def theoretical_steps(
         The same method with these step sizes.
     """
     L, rho = constants.smoothness, constants.hessian_lipschitz
-    memory = jax.tree.leaves(algorithm.needs, is_leaf=lambda x: isinstance(x, SampleSpec))[0]
+    memory = specs_in(algorithm.needs)[0]
     conditions = theorem_conditions(
         constants, alpha=alpha, k=memory.support, n=n, tasks_per_step=memory.tasks
     )

@@ -81,9 +81,9 @@ def csv_chunks(
     """The columns that are asked for, and the number of rows."""
     pa = arrow()
     written = lambda t: pa.types.is_string(t) or pa.types.is_binary(t) or _marked(t, cells)
-    plain = lambda t: texts() if written(t) else t
+    as_text = lambda field: field.name in text or written(field.type)
     blank = [*BLANK, *cells.na]
-    types = {f.name: texts() if f.name in text else plain(f.type) for f in schema}
+    types = {field.name: texts() if as_text(field) else field.type for field in schema}
     before = meter.used
     while True:
         meter.used = before

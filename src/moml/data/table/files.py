@@ -12,7 +12,7 @@ from moml.data.table.cells import Cells
 from moml.data.table.csv_files import Csv, csv_chunks, csv_schema, decided
 from moml.data.table.limits import Meter, check_batch, check_ipc, check_parquet, gathered
 from moml.data.table.lists import expanded, names_in, picked
-from moml.errors import DataError
+from moml.errors import DataError, reason
 
 ENDINGS = {
     "parquet": (".parquet", ".pq"),
@@ -137,8 +137,7 @@ def errors_named(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeError, MemoryError) as error:
-        words = " ".join(str(getattr(error, "strerror", None) or error).split())
-        raise DataError(f"{path} cannot be read: {words}") from error
+        raise DataError(f"{path} cannot be read: {reason(error)}") from error
 
 
 def no_column(place: str, name: str, names: Sequence[str]) -> DataError:

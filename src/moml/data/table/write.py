@@ -19,7 +19,7 @@ from moml.data.table.cells import Cells
 from moml.data.table.csv_files import BLANK, NUMBER, PLAIN, Csv, csv_batches, csv_types
 from moml.data.table.files import ROWS, batches, errors_named, files_of, format_of, schema_of
 from moml.data.table.limits import Meter
-from moml.errors import DataError, MomlWarning
+from moml.errors import DataError, MomlWarning, reason
 
 FORMULA = r"^[=+\-@\t\r]"  # the start of a cell that Excel, LibreOffice and others compute
 Write = Callable[[Arrow], None]  # of a record batch
@@ -164,8 +164,7 @@ def _writer(path: str | PathLike[str], schema: Schema, safe: bool) -> Iterator[W
                 with make(sink, schema) as writer:
                     yield writer.write_batch
     except (OSError, pa.ArrowException) as error:
-        words = " ".join(str(getattr(error, "strerror", None) or error).split())
-        raise DataError(f"{path} cannot be written: {words}") from error
+        raise DataError(f"{path} cannot be written: {reason(error)}") from error
     if formulas and not safe:
         said = (
             f"{path} has cells that a spreadsheet takes as formulas, such as {formulas[0][:40]!r}"

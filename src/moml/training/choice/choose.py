@@ -3,18 +3,15 @@
 import logging
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from moml.algorithms.method import Method
-from moml.algorithms.signature import Adaptation
 from moml.errors import ConfigError, DataError
-from moml.kept import kept
 from moml.runtime.account import nbytes
 from moml.runtime.memory_budget import free_bytes
 from moml.tasks.subset import subset
 from moml.training.choice.population import Choice, Population, Scores, rung_row, survivors, take
-from moml.training.evaluate import check_shots, on_query, scores_on
+from moml.training.evaluate import check_shots, errors_on
 from moml.training.loop import Members, loop
 from moml.types import Loss, State, Tasks
 
@@ -74,11 +71,6 @@ def hold_out(
     return HeldOut(subset(tasks, np.sort(order[count:])), subset(tasks, np.sort(order[:count])))
 
 
-@kept
-def _errors(adapt: Adaptation, steps: int, loss: Loss, shots: int, queries: int) -> Scores:
-    return jax.jit(scores_on(on_query(loss), adapt(steps), shots=shots, queries=queries))
-
-
 def validation_scores(method: Method, loss: Loss, tasks: Tasks) -> Scores:
     """The loss on each validation task, at the shots and steps of the users."""
     shots, steps = method.options["shots"], method.options["test_steps"]
@@ -88,7 +80,7 @@ def validation_scores(method: Method, loss: Loss, tasks: Tasks) -> Scores:
             f"validation tasks must have more than {shots} samples each; got {tasks.least}"
         )
     check_shots(tasks, shots, queries)
-    return _errors(method.adaptation, steps, loss, shots, queries)
+    return errors_on(method.adaptation, steps, loss, shots, queries)
 
 
 class Chosen(NamedTuple):
