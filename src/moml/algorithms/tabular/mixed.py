@@ -16,6 +16,8 @@ from jaxtyping import Float, Int
 Products = Float[np.ndarray, "groups c c"]  # [F, y]' [F, y] of each group
 BOUND = 12.0  # of logarithms of variance ratios
 STEP = 1e-4  # of the differences that estimate a gradient
+STARTS = ((-0.5, -1.0), (0.0, 0.5))  # log ratios: of correlated effects, and of shared variances
+FREE = 1e6  # variance of an effect that is not shrunk, over that of the noise
 FAR = 10.0  # standard deviations that a prediction is bounded to, unless `bounds` are narrower
 
 
@@ -26,6 +28,7 @@ class Structure(NamedTuple):
     prior: tuple[int, ...]  # class of each fixed column; -1: a flat prior
     correlated: tuple[int, ...]  # columns whose random effects have a full covariance
     alike: tuple[int, ...] = ()  # columns with independent random effects of one variance
+    within: bool = False  # the first random effect has variance `FREE` s: it is not shrunk
 
 
 class MixedModel(NamedTuple):
@@ -77,7 +80,8 @@ def fit_mixed(products: Products, structure: Structure, start: np.ndarray | None
         (n - flat) log(r) + sum_i log|M_i| + log|W_FF + T| - log|T|,
         b = (W_FF + T)^-1 W_Fy,    r = W_yy - W_yF b,    s = r / (n - flat),
 
-    where `flat` is the number of columns with a flat prior.
+    where `flat` is the number of columns with a flat prior. A structure with `within` is what panel
+    data call the fixed-effects or within estimator: the level of a group is its own.
     """
     from scipy.optimize import minimize
 
@@ -121,10 +125,15 @@ def fit_mixed(products: Products, structure: Structure, start: np.ndarray | None
         here, ahead, behind = np.split(solved(theta + STEP * moves)[0], [1, 1 + len(theta)])
         return float(here[0]), (ahead - behind) / (2 * STEP)
 
-    if start is None:
-        start = np.concatenate([np.where(diagonal, -0.5, 0.0), [-1.0] * (count + (q > k))])
-    bounds = [(-BOUND, BOUND)] * len(start)
-    best = minimize(value, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    starts = [start] if start is not None else [
+        np.concatenate([np.where(diagonal, effects, 0.0), [shared] * (count + (q > k))])
+        for effects, shared in STARTS
+    ]  # fmt: skip
+    bounds = [(-BOUND, BOUND)] * len(starts[0])
+    if structure.within:
+        bounds[0] = (np.log(FREE) / 2,) * 2
+    found = [minimize(value, at, jac=True, method="L-BFGS-B", bounds=bounds) for at in starts]
+    best = min(found, key=lambda result: result.fun).x
     root, _, (_, [b], [r]) = *ratios(best), solved(best[None])
     noise = r / max(free, 1)
     return Fit(

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from moml.algorithms.tabular.logistic import fit_logistic, outputs
 from moml.algorithms.tabular.mixed import (
     FAR,
+    FREE,
     MixedModel,
     Structure,
     cross_products,
@@ -21,7 +22,6 @@ from moml.algorithms.tabular.trees import ROUNDS, Trees, boost, joined, stages
 from moml.models.table import Knots
 
 EACH = 20  # trees between two looks
-FREE = 1e6  # variance of an intercept that is not shrunk, where the noise has variance 1
 ROOM = 0.5  # of the range of the targets, that predictions of a mixed model may lie beyond it
 
 LOGISTIC = 20_000  # rows times outputs that a logistic model learns from

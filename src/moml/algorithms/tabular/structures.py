@@ -42,7 +42,8 @@ def structures(products: Products, features: int, at: Knots) -> dict[str, Struct
     `mean` is the shrunken mean of the task. `ridge` adds independent slopes of the task, all of one
     variance. `intercept` has all inputs, with one prior variance for those that vary within groups
     and one for the others. `lines` adds the slopes of `ridge` to it, `slopes` random slopes of some
-    inputs, `spline` a spline of some inputs, `curves` a spline for each task.
+    inputs, `spline` a spline of some inputs, `curves` a spline for each task. `within-lines` (with
+    several inputs) and `within-spline` do not shrink the intercept of the task.
     """
     within = _varies(products, features)
     lines = range(1, features + 1)
@@ -55,6 +56,8 @@ def structures(products: Products, features: int, at: Knots) -> dict[str, Struct
     if 0 < len(able) <= WIDE:
         found["ridge"] = Structure((0,), (-1,), (0,), tuple(able))
         found["lines"] = Structure(fixed, prior, (0,), tuple(able))
+        if len(able) > 1:
+            found["within-lines"] = found["lines"]._replace(within=True)
     slopes: tuple[int, ...] = ()
     model = fit_mixed(products, found["intercept"]).model
     for _ in range(min(SLOPES, len(able))):
@@ -73,6 +76,7 @@ def structures(products: Products, features: int, at: Knots) -> dict[str, Struct
         pieces = tuple(int(place) for j in sorted(chosen) for place in places[j])
         both = (*fixed, *pieces), (*prior, *[max(prior) + 1] * len(pieces)), (0, *slopes)
         found["spline"] = Structure(*both)
+        found["within-spline"] = found["spline"]._replace(within=True)
         own = slopes or (chosen[0],)
         found["curves"] = Structure(*both, tuple(int(p) for j in own for p in places[j]))
     return found
