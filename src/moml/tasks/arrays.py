@@ -106,5 +106,5 @@ def _fetch(
     arrays: Arrays, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]
 ) -> Batch:
     """The drawn rows of some tasks."""
-    task = ids.reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+    task = jnp.expand_dims(ids, range(ids.ndim, samples.ndim))
     return Batch(*jax.tree.map(lambda values: values[task, samples], arrays))

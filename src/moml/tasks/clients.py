@@ -189,7 +189,7 @@ def _functions(
     def fetch(
         owned: Owned, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_visits_size"]
     ) -> Batch:
-        first = owned.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+        first = jnp.expand_dims(owned.start[ids], range(ids.ndim, samples.ndim))
         at = owned.order[first + samples.astype(jnp.int32)]
         x, y = jax.tree.map(lambda values: values[at], owned[:2])
         return Batch(transform(x), y)

@@ -36,7 +36,7 @@ class Mapped:
 
     def read(self, ids: Int[np.ndarray, "*tasks"], samples: Int[np.ndarray, "*size"]) -> Batch:
         """The drawn rows of some tasks, as they are in the files."""
-        first = self.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+        first = np.expand_dims(self.start[ids], [*range(ids.ndim, samples.ndim)])
         at = self.order[first + samples]
         return Batch(*jax.tree.map(lambda file: _rows(file, at), (self.x, self.y)))
 

@@ -133,6 +133,6 @@ def _drawn(shots: int, ordered: bool) -> Callable[..., Int[Array, "tasks size"]]
 
 def _fetch(rows: Grouped, ids: Int[Array, "*tasks"], samples: Int[Array, "*tasks_size"]) -> Batch:
     """The drawn rows of some groups, with their weights as a mask."""
-    first = rows.start[ids].reshape(ids.shape + (1,) * (samples.ndim - ids.ndim))
+    first = jnp.expand_dims(rows.start[ids], range(ids.ndim, samples.ndim))
     at = rows.order[first + jnp.maximum(samples, 0)]  # padding repeats the first row
     return Batch(rows.x[at], rows.y[at], jnp.where(samples >= 0, rows.weights[at], 0))

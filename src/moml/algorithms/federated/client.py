@@ -38,7 +38,7 @@ def where(condition: Bool[Array, "*rows"], new: PyTree, old: PyTree) -> PyTree:
     """`new` where the condition holds, else `old`, leaf by leaf, row by row."""
 
     def leaf(new: Array, old: Array) -> Array:
-        rows = condition.reshape(condition.shape + (1,) * (new.ndim - condition.ndim))
+        rows = jnp.expand_dims(condition, range(condition.ndim, new.ndim))
         return jnp.where(rows, new, old)
 
     return jax.tree.map(leaf, new, old)
