@@ -26,11 +26,10 @@ from moml.runs.stored_scores import store, stored
 from moml.tasks.sampler import draw_epochs
 from moml.types import Batch, Hyper, Server
 from tests.support.client_rows import accuracies, figure, last, picked
-from tests.support.processes import cached  # noqa: F401
 from tests.support.program import call
 from tests.support.small_mnist import DITTO
 
-pytestmark = pytest.mark.usefixtures("cached", "data")
+pytestmark = pytest.mark.usefixtures("data")
 
 
 def test_fine_tuning_is_sgd_on_the_training_images(tmp_path):
