@@ -20,23 +20,23 @@ from tests.support.processes import begun, ended, finished
 class Federation:
     """The folder of one, and its commands."""
 
-    def __init__(self, folder, cache):
-        self.places, self.cache = places_of(folder), cache
+    def __init__(self, folder):
+        self.places = places_of(folder)
         self.moml = lambda *words: ("flower", words[0], folder, *words[1:])
 
     def does(self, *words):
         """A command that is to succeed: its output, and its errors."""
-        return finished(self.cache, *self.moml(*words))
+        return finished(*self.moml(*words))
 
     def fails(self, *words):
         """A command that is not: its exit code, and its errors."""
-        process = begun(self.cache, *self.moml(*words))
+        process = begun(*self.moml(*words))
         _, error = ended(process)
         return process.returncode, error
 
     def begins(self, *words):
         """A command under way."""
-        return begun(self.cache, *self.moml(*words))
+        return begun(*self.moml(*words))
 
     def pid(self, name):
         return json.loads((self.places.home / "up.json").read_text())["processes"][name][0]
@@ -63,11 +63,11 @@ class Federation:
 
 
 @contextmanager
-def federation(folder, cache, config, *options, change=lambda places: None):
+def federation(folder, config, *options, change=lambda places: None):
     """One that is up, and down again after the test, with nothing left of it."""
     mine = folder.with_suffix(".toml")
     mine.write_text(dump(config))
-    own = Federation(folder, cache)
+    own = Federation(folder)
     moml(["flower", "init", str(folder), "--config", str(mine)])
     change(own.places)
     try:

@@ -17,7 +17,7 @@ from moml.flower.local.deploy import flwr
 from moml.flower.local.folder import NAME
 from tests.flower.common import federated, model, small
 from tests.flower.federation import equal_to_the_simulator, federation
-from tests.support.processes import cache, ended  # noqa: F401
+from tests.support.processes import ended
 
 pytestmark = pytest.mark.slow
 CARRIED = {"carried": True, "tasks_per_step": 6}  # all of the 6 tasks, in every round
@@ -35,9 +35,9 @@ def at_work(pid):
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory, cache):  # noqa: F811
+def three(tmp_path_factory):
     folder = tmp_path_factory.mktemp("three") / "fed"
-    with federation(folder, cache, small(), "--nodes", 3) as fed:
+    with federation(folder, small(), "--nodes", 3) as fed:
         yield fed
 
 
@@ -63,9 +63,9 @@ def test_every_method_on_real_nodes(three, name):
     equal_to_the_simulator(three.out, config, 1e-3 if rough else 1e-5)
 
 
-def test_a_node_is_killed_and_comes_back(tmp_path, cache):  # noqa: F811
+def test_a_node_is_killed_and_comes_back(tmp_path):
     config = small(**CARRIED, iterations=10, seed=22, decay_after=1.0)  # rounds change no step
-    with federation(tmp_path / "fed", cache, config, "--nodes", 3) as fed:
+    with federation(tmp_path / "fed", config, "--nodes", 3) as fed:
         run = fed.begins("run", "--rounds", 3)
         fed.waits(run, lambda: len(fed.rounds) >= 1)
         before = memories(fed, "node-1")
@@ -107,9 +107,9 @@ def deaf(missed):
     return app
 
 
-def test_the_superlink_is_killed_and_the_run_goes_on(tmp_path, cache):  # noqa: F811
+def test_the_superlink_is_killed_and_the_run_goes_on(tmp_path):
     config = small(**CARRIED, iterations=6, seed=23)
-    with federation(tmp_path / "fed", cache, config, "--nodes", 2, "--tls") as fed:
+    with federation(tmp_path / "fed", config, "--nodes", 2, "--tls") as fed:
         run = fed.begins("run")
         fed.waits(run, lambda: len(fed.rounds) >= 1)
         fed.waits(run, lambda: at_work(fed.pid("node-0")))
@@ -125,9 +125,9 @@ def test_the_superlink_is_killed_and_the_run_goes_on(tmp_path, cache):  # noqa: 
         equal_to_the_simulator(fed.out, config)
 
 
-def test_stopped_by_hand_and_resumed(tmp_path, cache):  # noqa: F811
+def test_stopped_by_hand_and_resumed(tmp_path):
     config = small(**CARRIED, iterations=6, seed=24)
-    with federation(tmp_path / "fed", cache, config, "--nodes", 2) as fed:
+    with federation(tmp_path / "fed", config, "--nodes", 2) as fed:
         run = fed.begins("run")
         fed.waits(run, lambda: len(fed.rounds) >= 1)
         run.send_signal(signal.SIGINT)
@@ -152,10 +152,10 @@ def private(places):
     file.write_text(file.read_text().replace('privacy = ""', 'privacy = "local"'))
 
 
-def test_a_round_that_is_asked_again_counts_again(tmp_path, cache):  # noqa: F811
+def test_a_round_that_is_asked_again_counts_again(tmp_path):
     """The server's program is killed while nodes work; then a node, which leaves its client."""
     config = small(method="fedavg", tasks_per_step=6, iterations=4, seed=26)
-    with federation(tmp_path / "fed", cache, config, "--nodes", 2, change=private) as fed:
+    with federation(tmp_path / "fed", config, "--nodes", 2, change=private) as fed:
         run = fed.begins("run")
         fed.waits(run, lambda: len(fed.rounds) >= 1)
         count = lambda: json.loads((fed.out / "privacy.json").read_text())["releases"]
@@ -206,9 +206,9 @@ def spoiled(places):
     file.write_text(text.replace('["pyproject.toml"]', '["pyproject.toml", "bad_client.py"]'))
 
 
-def test_bad_answers_are_left_out_and_named(tmp_path, cache):  # noqa: F811
+def test_bad_answers_are_left_out_and_named(tmp_path):
     config = small(tasks_per_step=6, method="fedavg", iterations=4, seed=25)
-    with federation(tmp_path / "fed", cache, config, "--nodes", 3, change=spoiled) as fed:
+    with federation(tmp_path / "fed", config, "--nodes", 3, change=spoiled) as fed:
         told, _ = fed.does("run")
         assert [row["answered"] for row in fed.rounds] == [2, 2]
         for row in fed.rounds:

@@ -10,17 +10,16 @@ from moml.cli import run as moml
 from moml.errors import ConfigError
 from tests.flower.common import small
 from tests.flower.federation import equal_to_the_simulator, federation
-from tests.support.processes import cache  # noqa: F401
 
 SEED = 7  # an experiment is built once in a process, and here with float32
 
 
 @pytest.mark.slow  # the one with TLS goes the same way
 @pytest.mark.parametrize("method", ["localmoml", "apfl"])
-def test_a_federation_in_plain_text(method, tmp_path, cache, capsys):  # noqa: F811
+def test_a_federation_in_plain_text(method, tmp_path, capsys):
     given = {"carried": True} if method == "localmoml" else {"method": method}
     config = small(**given, iterations=4, seed=SEED)
-    with federation(tmp_path / "fed", cache, config, "--nodes", 2) as fed:
+    with federation(tmp_path / "fed", config, "--nodes", 2) as fed:
         rows_file = tmp_path / "rows.json"
         told, _ = fed.does("run", "--json", rows_file)
         losses = equal_to_the_simulator(fed.out, config)
@@ -39,9 +38,9 @@ def test_a_federation_in_plain_text(method, tmp_path, cache, capsys):  # noqa: F
     assert "nothing was running" in capsys.readouterr().out
 
 
-def test_a_federation_with_tls(tmp_path, cache):  # noqa: F811
+def test_a_federation_with_tls(tmp_path):
     config = small(method="scaffold", server_rate=0.7, iterations=4, seed=SEED)
-    with federation(tmp_path / "fed", cache, config, "--nodes", 2, "--tls") as fed:
+    with federation(tmp_path / "fed", config, "--nodes", 2, "--tls") as fed:
         fed.does("run")
         equal_to_the_simulator(fed.out, config)
         mode = lambda path: stat.S_IMODE(path.stat().st_mode)

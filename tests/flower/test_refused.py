@@ -23,7 +23,6 @@ from moml.flower.local.folder import NAME, environment
 from moml.flower.local.processes import start, stop
 from tests.flower.common import small
 from tests.flower.federation import federation
-from tests.support.processes import cache  # noqa: F401
 
 pytestmark = pytest.mark.slow
 REFUSED = {  # and what Flower says to it
@@ -34,9 +33,9 @@ REFUSED = {  # and what Flower says to it
 
 
 @pytest.fixture(scope="module")
-def fed(tmp_path_factory, cache):  # noqa: F811
+def fed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("refused") / "fed"
-    with federation(folder, cache, small(), "--nodes", 1, "--tls") as own:
+    with federation(folder, small(), "--nodes", 1, "--tls") as own:
         yield own
 
 

@@ -186,7 +186,7 @@ def test_rows_of_an_earlier_command_make_the_tables_again(small, tmp_path, capsy
     assert (again / "leaderboard-ranks.png").exists() and (again / "leaderboard.png").exists()
 
 
-def test_a_method_that_there_is_not_is_refused(small, tmp_path, capsys):
+def test_a_method_that_there_is_not_is_refused(tmp_path, capsys):
     words = ("--methods", "fedavgg", "--out", tmp_path)
     assert "methods must be one of" in refused(capsys, "reproduce", "leaderboard", *words)
 

@@ -9,7 +9,6 @@ import pytest
 from moml.config.models import MODELS
 from moml.config.problems import PROBLEMS
 from moml.methods import METHODS
-from tests.support.processes import cached  # noqa: F401
 from tests.support.program import call
 
 HERE = Path(__file__).parent

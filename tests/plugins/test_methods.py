@@ -25,9 +25,7 @@ from tests.flower.federation import equal_to_the_simulator, federation
 from tests.flower.grid import InProcess
 from tests.plugins.code import code_lines
 from tests.support.often import often
-from tests.support.processes import cache  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("cached")
 METHODS = ("my-fedprox", "my-fedrep", "my-scaffold")
 MINE = """
 method = "METHOD"
@@ -214,16 +212,16 @@ def test_a_node_imports_what_it_is_told_by_its_own_machine_alone(folder):
 
 
 @pytest.mark.slow
-def test_a_real_federation(folder, cache):  # noqa: F811
+def test_a_real_federation(folder):
     config = config_of(folder, "my-scaffold", rounds=3)
     plugin = ("--plugin", "my_scaffold")
-    with federation(folder / "fed", cache, config, "--nodes", 2, *plugin) as fed:
+    with federation(folder / "fed", config, "--nodes", 2, *plugin) as fed:
         code, wrong = fed.fails("run")
         assert code == 2 and f"moml flower run {folder / 'fed'} --plugin my_scaffold" in wrong
         fed.does("run", *plugin)
         equal_to_the_simulator(fed.out, config)
         assert [row["answered"] for row in fed.rounds] == [3, 3, 3]
-    with federation(folder / "other", cache, config, "--nodes", 1) as fed:
+    with federation(folder / "other", config, "--nodes", 1) as fed:
         code, wrong = fed.fails("run", *plugin)
         assert code == 2 and f"up {folder / 'other'} --plugin my_scaffold" in wrong
 

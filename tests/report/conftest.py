@@ -12,7 +12,6 @@ from moml.report.page.runs import read_run
 from moml.runs import runs, sweeps
 from moml.runs.model_scores import look
 from moml.tabular.train import train_table
-from tests.support.processes import cached  # noqa: F401
 from tests.support.small_mnist import LATE, count_as_whole, write
 from tests.support.small_table import users
 
@@ -23,7 +22,7 @@ SINE = Config(
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, cached):  # noqa: F811
+def place(tmp_path_factory):
     """A folder for runs; their programs are compiled once."""
     return tmp_path_factory.mktemp("report")
 

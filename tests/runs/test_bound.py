@@ -16,7 +16,6 @@ from moml.runs import runs
 from moml.runs.record import record_of, save_record
 from moml.runs.sweeps import resume_sweep, sweep_run
 from tests.runs.test_planted import SINE, call, content
-from tests.support.processes import cached  # noqa: F401
 
 READERS = {
     "resume": ("resume", "{run}"), "score": ("score", "{run}"),
@@ -26,7 +25,7 @@ READERS = {
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, cached):  # noqa: F811
+def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bound") / "whole"
     runs.train(replace(SINE, keep=9), folder)
     return folder

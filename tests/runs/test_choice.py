@@ -24,9 +24,9 @@ from moml.storage.checkpoint import Checkpoints
 from moml.storage.metrics import read
 from moml.training.choice import choose
 from tests.report.reading import Page
-from tests.support.processes import cached, last_state, names  # noqa: F401
+from tests.support.processes import last_state, names
 
-pytestmark = pytest.mark.usefixtures("cached", "short")
+pytestmark = pytest.mark.usefixtures("short")
 AUTO = Config(
     Sine(hidden=(8,)), iterations=200, eta=0.01, log_every=20, score_every=100, save_seconds=0.0,
     test_tasks=20, test_steps=2, shots=5, beta="auto",
@@ -41,7 +41,7 @@ def short():
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, cached, short):  # noqa: F811
+def whole(tmp_path_factory, short):
     folder = tmp_path_factory.mktemp("choice") / "whole"
     runs.train(AUTO, folder)
     return folder

@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 
 import moml
-from moml.algorithms.federated.client import ClientResult, descend
-from moml.algorithms.federated.compose import Participation, federated
-from moml.algorithms.parts.choices import Sampling, by_steps
 from moml.config.config import Config
 from moml.config.problems import Synthetic, Table
 from moml.errors import ConfigError
-from moml.methods import METHODS
-from moml.parts import factory
 from moml.report.clients import clients_in, group_lines
 from moml.runs.client_scores import FineTuning, Group, Scored, figures_of, rows_of
 from moml.runs.job import SCORED, plan_of
@@ -24,13 +19,12 @@ from moml.runs.runs import train
 from moml.runs.score import score
 from moml.runs.stored_scores import store, stored
 from moml.tasks.sampler import draw_epochs
-from moml.types import Batch, Hyper, Server
+from moml.types import Batch
 from tests.support.client_rows import accuracies, figure, last, picked
-from tests.support.processes import cached  # noqa: F401
 from tests.support.program import call
 from tests.support.small_mnist import DITTO
 
-pytestmark = pytest.mark.usefixtures("cached", "data")
+pytestmark = pytest.mark.usefixtures("data")
 
 
 def test_fine_tuning_is_sgd_on_the_training_images(tmp_path):
@@ -64,28 +58,7 @@ def test_fine_tuning_is_sgd_on_the_training_images(tmp_path):
         score(tmp_path / "run", tuning=FineTuning(leaves="tail"))
 
 
-def local(loss, *, batch: Sampling, eta: float = 0.01, clients: Participation):
-    """Each client trains alone; the server keeps its model."""
-
-    def update(meta, row, task, steps, hyper):
-        w, value = descend(loss, row.u, task, steps, hyper.eta)
-        return ClientResult(meta, w, value)
-
-    stay = Server(lambda meta: (), lambda state, meta, answers, hyper: (meta, state))
-    return federated(
-        by_steps(loss), update, Hyper(eta=eta, alpha=0.01), batch, clients,
-        begin=lambda meta: meta, kept=lambda meta, u: u, server=stay,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def alone(monkeypatch):
-    """A method `local`, where there is none yet."""
-    if "local" not in METHODS:
-        monkeypatch.setitem(METHODS, "local", factory(local))
-
-
-def test_worse_than_alone(ditto, alone, tmp_path, capsys):
+def test_worse_than_alone(ditto, tmp_path, capsys):
     folder, config, _ = ditto
     given = {"method": "local", "options": {"eta": 0.05, "k": 3, "local_steps": 2}}
     train(replace(DITTO, **given, tasks_per_step=6), tmp_path / "local")

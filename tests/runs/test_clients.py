@@ -23,11 +23,10 @@ from moml.tasks import from_rows
 from moml.tasks.sampler import shuffled
 from moml.training.evaluate import scores_on
 from moml.types import Hyper
-from tests.support.processes import cached  # noqa: F401
 from tests.support.program import call
 from tests.support.small_mnist import SMALL, TINY
 
-pytestmark = pytest.mark.usefixtures("cached", "data")
+pytestmark = pytest.mark.usefixtures("data")
 
 
 def test_all_others_are_scored_on_once():

@@ -13,10 +13,10 @@ from moml.runs.runs import load, resume, spent
 from moml.storage.metrics import read
 from moml.tasks.sampler import draw
 from moml.training.compose import run_key
-from tests.support.processes import begun, cache, cached, ended, finished, last_state, lines, until  # noqa: F401
+from tests.support.processes import begun, ended, finished, last_state, lines, until
 from tests.support.small_mnist import SCRIPT, SIZE, TINY
 
-pytestmark = pytest.mark.usefixtures("cached", "data")
+pytestmark = pytest.mark.usefixtures("data")
 ROUNDS = 6  # 12 iterations of 2 local steps
 
 
@@ -95,7 +95,7 @@ def test_a_changed_dropout_counts_from_where_it_changed(done, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_it_ends_the_same(tmp_path, cache, root):  # noqa: F811
+def test_killed_and_resumed_it_ends_the_same(tmp_path, root):
     """In real processes; the counts too come from wherever it was killed."""
     words = [
         "train", "mnist-clients", "--method", "localmoml", "--problem.n", 6, "--problem.a", 8,
@@ -106,13 +106,13 @@ def test_killed_and_resumed_it_ends_the_same(tmp_path, cache, root):  # noqa: F8
     ]  # fmt: skip
     given = {"script": SCRIPT, "MOML_DATA": str(root)}
     whole, run = tmp_path / "whole", tmp_path / "run"
-    finished(cache, *words, "--out", whole, **given)
-    process = begun(cache, *words, "--out", run, **given)
+    finished(*words, "--out", whole, **given)
+    process = begun(*words, "--out", run, **given)
     assert until(process, lambda: lines(run / "metrics.jsonl") > 99), ended(process)
     process.send_signal(signal.SIGKILL)
     ended(process)
     assert process.returncode == -signal.SIGKILL and lines(run / "metrics.jsonl") < 2000
-    out, _ = finished(cache, "resume", run, **given)
+    out, _ = finished("resume", run, **given)
     assert "cost: " in out
     with jax.enable_x64(False):  # as the processes had it
         one, two = last_state(run), last_state(whole)

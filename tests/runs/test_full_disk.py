@@ -14,7 +14,6 @@ from moml.report.figures import pyplot, save
 from moml.storage.folder import Lock, open_log
 from moml.tabular.run import load_table_run
 from tests.runs.test_planted import call, content, made  # noqa: F401
-from tests.support.processes import cached  # noqa: F401
 from tests.support.small_run import quick  # noqa: F401
 
 FULL = "no space left on device"

@@ -15,11 +15,10 @@ from moml.runs.sweeps import sweep_run
 from moml.runtime.mesh import mesh
 from moml.storage.metrics import read
 from tests.support.client_rows import accuracies, figure, last, picked
-from tests.support.processes import cached  # noqa: F401
 from tests.support.program import call
 from tests.support.small_mnist import DITTO
 
-pytestmark = pytest.mark.usefixtures("cached", "data")
+pytestmark = pytest.mark.usefixtures("data")
 
 
 def test_the_run_is_scored_by_the_models_that_clients_keep(ditto):

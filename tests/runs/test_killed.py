@@ -8,16 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.support.processes import (  # noqa: F401
-    begun,
-    cache,
-    ended,
-    finished,
-    last_state,
-    lines,
-    names,
-    until,
-)
+from tests.support.processes import begun, ended, finished, last_state, lines, names, until
 from tests.support.program import refused
 
 METHODS = {
@@ -87,27 +78,27 @@ def stopped(process, run, how, rng, number=signal.SIGKILL):
         pytest.param("moml", "in training", marks=pytest.mark.slow),
     ],
 )
-def test_killed_and_resumed_it_ends_the_same(tmp_path, cache, capsys, method, how):  # noqa: F811
+def test_killed_and_resumed_it_ends_the_same(tmp_path, capsys, method, how):
     whole, run = tmp_path / "whole", tmp_path / "run"
     rng = np.random.default_rng(len(method))
     words = [STEPS, "--problem.hidden", "40"]
-    finished(cache, *train(whole, method, *words))
-    process = begun(cache, *train(run, method, *words))
+    finished(*train(whole, method, *words))
+    process = begun(*train(run, method, *words))
     assert stopped(process, run, how, rng), ended(process)
     ended(process)
     assert process.returncode == -signal.SIGKILL
     assert how != "in a save" or names(run / "checkpoints", ".[wos]*")
     if method == "moml":
-        politely(run, cache, rng, capsys)
-    out, _ = finished(cache, "resume", run)
+        politely(run, rng, capsys)
+    out, _ = finished("resume", run)
     assert method in out and lines(run / "metrics.jsonl") == STEPS // 100
     same_end(run, whole, method)
 
 
-def politely(run, cache, rng, capsys):  # noqa: F811
+def politely(run, rng, capsys):
     """SIGTERM, then Ctrl-C; a second process in the meantime is sent away."""
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
-        process = begun(cache, "resume", run)
+        process = begun("resume", run)
         try:
             signed = lambda pid=process.pid: f'"pid": {pid},' in (run / "lock").read_text()
             assert until(process, signed)
@@ -131,18 +122,18 @@ def second_is_refused(run, pid, capsys):
 
 
 @pytest.mark.slow
-def test_killed_25_times(tmp_path, cache, capsys):  # noqa: F811
+def test_killed_25_times(tmp_path, capsys):
     """`make test-kill`: all four in turn, each killed until its share of the 25 is reached."""
     began, rng = time.monotonic(), np.random.default_rng(25)
     kills = saves = started = 0
     for share, method in zip((6, 12, 18, 25), METHODS, strict=True):
         whole, resumed = tmp_path / f"{method}-whole", 0
-        finished(cache, *train(whole, method, 120_000))
+        finished(*train(whole, method, 120_000))
         while kills < share:
             run = tmp_path / f"{method}-{kills}"
             words, done = train(run, method, 120_000), False
             while not done:
-                process = begun(cache, *words)
+                process = begun(*words)
                 started += 1
                 how = rng.choice(["any time", "in training", "in a save"])
                 done = kills >= share or not stopped(process, run, how, rng)

@@ -10,11 +10,10 @@ from moml.config.toml import dump
 from moml.runs import runs, sweeps
 from moml.runs.record import resume_words
 from moml.storage.metrics import VALUES, read
-from tests.support.processes import cache, cached  # noqa: F401
 from tests.support.program import call
 from tests.support.services import mlflow_runs, services, tensorboard_rows, wandb_runs  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("cached", "services")
+pytestmark = pytest.mark.usefixtures("services")
 ALL = ("wandb", "mlflow", "tensorboard")
 TINY = Config(
     Sine(hidden=(8,), n=20), iterations=60, log_every=20, score_every=20, test_tasks=4, test_steps=1

@@ -19,7 +19,6 @@ from moml.runs import runs
 from moml.runs.sweeps import sweep_run
 from moml.serving.forget import forget
 from moml.storage.folder import Lock, check_plain
-from tests.support.processes import cached  # noqa: F401
 from tests.support.program import call as program
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 
@@ -43,7 +42,7 @@ WORK = (".run.forget", ".run.forget/new", ".run.forget/old", ".run.forget/lock")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, quick, cached):  # noqa: F811
+def made(tmp_path_factory, quick):  # noqa: F811
     """A run with its memories on disk, a sweep, and the run of a table."""
     folder = tmp_path_factory.mktemp("made")
     runs.train(replace(SINE, memory="disk"), folder / "trained")

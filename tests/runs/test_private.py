@@ -17,7 +17,6 @@ from moml.storage.arrays import read_arrays, write_arrays
 from moml.storage.manifest import seal
 from moml.tabular.run import load_table_run
 from tests.runs.test_planted import SINE, call, made  # noqa: F401
-from tests.support.processes import cached  # noqa: F401
 from tests.support.small_run import quick, visits  # noqa: F401
 
 

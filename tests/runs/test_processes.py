@@ -9,17 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.support.processes import (  # noqa: F401
-    MOML,
-    begun,
-    cache,
-    ended,
-    finished,
-    last_state,
-    lines,
-    names,
-    until,
-)
+from tests.support.processes import MOML, begun, ended, finished, last_state, lines, names, until
 from tests.support.program import call
 
 STEPS = 6_000
@@ -34,18 +24,18 @@ def train(folder, *more, steps=STEPS):
     ]  # fmt: skip
 
 
-def both(cache, *words, **given):  # noqa: F811
+def both(*words, **given):
     """The two processes of a command."""
-    return each_its_own(cache, lambda number: words, **given)
+    return each_its_own(lambda number: words, **given)
 
 
-def each_its_own(cache, words, **given):  # noqa: F811
+def each_its_own(words, **given):
     """Two processes, each with the words of its number."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     more = ["--processes", 2, "--coordinator", address, "--process"]
-    return [begun(cache, *words(i), *more, i, **X64, **given) for i in (0, 1)]
+    return [begun(*words(i), *more, i, **X64, **given) for i in (0, 1)]
 
 
 def rows(folder):
@@ -66,9 +56,9 @@ def near(one, two):
 
 
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
-def test_one_killed_the_other_says_so_and_one_goes_on(tmp_path, cache, victim):  # noqa: F811
+def test_one_killed_the_other_says_so_and_one_goes_on(tmp_path, victim):
     whole, run = tmp_path / "whole", tmp_path / "run"
-    two = both(cache, *train(run))
+    two = both(*train(run))
     try:
         saved = lambda: lines(run / "metrics.jsonl") > 3 and names(run, "checkpoints/0*")
         assert until(two[0], saved), two[0].communicate()
@@ -85,44 +75,44 @@ def test_one_killed_the_other_says_so_and_one_goes_on(tmp_path, cache, victim): 
     assert f"moml resume {run}" in error.splitlines()[-1]
     assert f"process {victim} of 2 was ended: it was killed, or" in words
     assert rows(run)[-1]["step"] < STEPS
-    finished(cache, "resume", run, **X64)
-    finished(cache, *train(whole), **X64)
+    finished("resume", run, **X64)
+    finished(*train(whole), **X64)
     near(run, whole)
 
 
 @pytest.mark.slow
-def test_stopped_by_a_signal_and_gone_on_by_more_devices(tmp_path, cache):  # noqa: F811
+def test_stopped_by_a_signal_and_gone_on_by_more_devices(tmp_path):
     whole, run = tmp_path / "whole", tmp_path / "run"
-    two = both(cache, *train(run))
+    two = both(*train(run))
     assert until(two[0], lambda: lines(run / "metrics.jsonl") > 3), two[0].communicate()
     two[1].send_signal(signal.SIGTERM)  # one is told, both stop at the same step
     errors = [ended(process)[1] for process in two]
     assert [process.returncode for process in two] == [143, 143], errors
     assert all("and saved" in error for error in errors)
-    finished(cache, "resume", run, "--devices", 3, **X64)
-    finished(cache, *train(whole), **X64)
+    finished("resume", run, "--devices", 3, **X64)
+    finished(*train(whole), **X64)
     near(run, whole)
 
 
 @pytest.mark.slow
-def test_from_one_process_to_two(tmp_path, cache):  # noqa: F811
+def test_from_one_process_to_two(tmp_path):
     whole, run = tmp_path / "whole", tmp_path / "run"
-    one = begun(cache, *train(run), **X64)
+    one = begun(*train(run), **X64)
     assert until(one, lambda: lines(run / "metrics.jsonl") > 3), one.communicate()
     one.send_signal(signal.SIGTERM)
     ended(one)
-    two = both(cache, "resume", run)
+    two = both("resume", run)
     ends = [ended(process) for process in two]
     assert [process.returncode for process in two] == [0, 0], ends
     out = ends[0][0]
     assert "2 devices of 2 processes: d = 1,761 parameters, 14,096 bytes summed" in out
     assert "test error" in out and "test error" not in ends[1][0]  # the first one prints
-    finished(cache, *train(whole), **X64)
+    finished(*train(whole), **X64)
     near(run, whole)
 
 
 @pytest.mark.slow
-def test_what_one_process_cannot_do_ends_both(tmp_path, cache):  # noqa: F811
+def test_what_one_process_cannot_do_ends_both(tmp_path):
     """A setting that cannot be, another one than the first has, another folder."""
     other = lambda number, *more: [*train(tmp_path / "run", steps=200), *([], more)[number]]
     for more, first, second in [
@@ -130,8 +120,8 @@ def test_what_one_process_cannot_do_ends_both(tmp_path, cache):  # noqa: F811
         (["--eta", 0.01], *["moml: process 1 has eta = 0.01, process 0 eta = 0.002: all"] * 2),
         (["--out", tmp_path / "two"], *["moml: process 1 does not see the folder"] * 2),
     ]:
-        two = each_its_own(cache, lambda number, more=more: other(number, *more))
-        errors = [ended(process)[1] for process in two]
+        two = each_its_own(lambda number, more=more: other(number, *more))
+        errors = [ended(process)[1].splitlines()[-1] for process in two]
         assert [process.returncode for process in two] == [2, 2], errors
         assert errors[0].startswith(first) and errors[1].startswith(second), errors
     assert names(tmp_path, "*") == ["run"] and names(tmp_path, "run/*") == []
@@ -152,8 +142,8 @@ ProcessGroup.watch = watch
 
 
 @pytest.mark.slow
-def test_an_error_of_one_while_the_other_waits_for_its_sum(tmp_path, cache):  # noqa: F811
-    two = both(cache, *train(tmp_path / "run"), script=FAILS + MOML)
+def test_an_error_of_one_while_the_other_waits_for_its_sum(tmp_path):
+    two = both(*train(tmp_path / "run"), script=FAILS + MOML)
     errors = [ended(process)[1] for process in two]
     assert [process.returncode for process in two] == [1, 2], errors
     assert errors[0].splitlines()[-1].startswith("moml: process 0 of 2 stops: another one was lost")
@@ -177,13 +167,13 @@ def test_words_that_cannot_be(tmp_path, monkeypatch, capsys, words, told):
 
 
 @pytest.mark.slow
-def test_no_cluster(tmp_path, cache):  # noqa: F811
-    process = begun(cache, *train(tmp_path / "run"), "--cluster")
+def test_no_cluster(tmp_path):
+    process = begun(*train(tmp_path / "run"), "--cluster")
     assert "JAX finds no cluster here that it knows" in ended(process)[1]
     assert process.returncode == 2
 
 
-def by_slurm(cache, folder, *numbers, more=()):  # noqa: F811
+def by_slurm(folder, *numbers, more=()):
     """Those of two processes, told so by what SLURM says."""
     with socket.socket() as free:  # JAX makes its port of the job's number
         free.bind(("127.0.0.1", 0))
@@ -191,12 +181,12 @@ def by_slurm(cache, folder, *numbers, more=()):  # noqa: F811
     told = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
     own = lambda number: told | {"SLURM_PROCID": number, "SLURM_LOCALID": number}
     words = [*train(folder, steps=200), "--cluster", *more]
-    return [begun(cache, *words, **X64, **own(number)) for number in numbers]
+    return [begun(*words, **X64, **own(number)) for number in numbers]
 
 
 @pytest.mark.slow
-def test_found_by_what_slurm_says(tmp_path, cache):  # noqa: F811
-    two = by_slurm(cache, tmp_path / "run", *"01")
+def test_found_by_what_slurm_says(tmp_path):
+    two = by_slurm(tmp_path / "run", *"01")
     ends = [ended(process) for process in two]
     assert [process.returncode for process in two] == [0, 0], ends
     assert "2 devices of 2 processes" in ends[0][0]
@@ -205,8 +195,8 @@ def test_found_by_what_slurm_says(tmp_path, cache):  # noqa: F811
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", "01")
-def test_a_cluster_without_the_other(tmp_path, cache, number):  # noqa: F811
-    [one] = by_slurm(cache, tmp_path / "run", number, more=["--wait", 3])
+def test_a_cluster_without_the_other(tmp_path, number):
+    [one] = by_slurm(tmp_path / "run", number, more=["--wait", 3])
     error = ended(one)[1]
     told = "moml: not all processes came to the cluster within 3 s"
     assert error.splitlines()[-1].startswith(told) and one.returncode == 2

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,9 @@ from moml.storage.folder import Lock
 from moml.storage.metrics import read
 from moml.training.compose import init_key
 from tests.storage.test_checkpoint import files_of, same_bytes
-from tests.support.processes import begun, cache, cached, ended, last_state, lines, names  # noqa: F401
+from tests.support.processes import begun, ended, last_state, lines, names
 from tests.support.program import call
 
-pytestmark = pytest.mark.usefixtures("cached")
 SMALL = Config(
     Sine(hidden=(40,)), iterations=400, eta=0.01, log_every=100, score_every=200, save_seconds=0.0,
     test_tasks=20, test_steps=2,
@@ -31,7 +31,7 @@ SMALL = Config(
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, cached):  # noqa: F811
+def whole(tmp_path_factory):
     """A run to its end; it has a checkpoint before the last one."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     runs.train(SMALL, folder)
@@ -304,12 +304,13 @@ def test_metrics_that_were_cut_are_taken_up_from_an_older_checkpoint(run, whole,
     assert last_state(run) == last_state(whole)
 
 
-def test_when_files_cannot_grow_the_last_good_checkpoint_stays(run, whole, cached):  # noqa: F811
+def test_when_files_cannot_grow_the_last_good_checkpoint_stays(run, whole):
     edit(run, iterations=600)
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); "
-    copy = shutil.copytree(cached, run.parent / "compiled")  # those it adds will be torn
+    copy = run.parent / "compiled"  # the programs that it adds will be torn
+    shutil.copytree(os.environ["MOML_CACHE"], copy)
     process = begun(
-        copy, "resume", run, "--allow-change", "iterations", JAX_ENABLE_X64="1",
+        "resume", run, "--allow-change", "iterations", JAX_ENABLE_X64="1", MOML_CACHE=str(copy),
         script=limit + "from moml.cli import main; main()",
     )  # fmt: skip
     _, error = ended(process)

@@ -19,9 +19,7 @@ from moml.runs.runs import resume, train
 from moml.runs.score import score
 from moml.storage.metrics import read
 from tests.support.often import often
-from tests.support.processes import cached  # noqa: F401
 
-pytestmark = pytest.mark.usefixtures("cached")
 TINY = replace(
     STARTS["omniglot-small"],
     problem=Episodes(ways=3, n=7, model="mlp", hidden=(4,)),

@@ -16,20 +16,9 @@ from moml.runs import runs, session, sweeps
 from moml.runs.record import record_of
 from moml.storage.metrics import read
 from tests.storage.test_checkpoint import files_of
-from tests.support.processes import (  # noqa: F401
-    begun,
-    cache,
-    cached,
-    ended,
-    finished,
-    last_state,
-    lines,
-    names,
-    until,
-)
+from tests.support.processes import begun, ended, finished, last_state, lines, names, until
 from tests.support.program import call
 
-pytestmark = pytest.mark.usefixtures("cached")
 SMALL = Config(
     Sine(hidden=(8,)), method="moml-v1", iterations=200, log_every=50, score_every=100,
     save_seconds=0.0, test_tasks=20, test_steps=2, decay_after=1.0,
@@ -38,7 +27,7 @@ GRID = {"eta": [0.002, 1e30, 0.01]}
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, cached):  # noqa: F811
+def whole(tmp_path_factory):
     """A sweep to its end, in one part, and its rows."""
     folder = tmp_path_factory.mktemp("sweeps") / "whole"
     _, rows = sweeps.sweep_run(SMALL, folder, GRID, 2)
@@ -213,19 +202,19 @@ def command(folder):
     ]  # fmt: skip
 
 
-def test_killed_and_resumed_it_ends_the_same(tmp_path, cache):  # noqa: F811
+def test_killed_and_resumed_it_ends_the_same(tmp_path):
     whole, run = tmp_path / "whole", tmp_path / "run"
-    finished(cache, *command(whole))
+    finished(*command(whole))
     parts = sorted(names(whole, "part-*"))
     assert len(parts) == 2
-    process = begun(cache, *command(run))
+    process = begun(*command(run))
     late = run / parts[1]
     saved = lambda: names(late / "checkpoints", "[0-9]*") and lines(late / "metrics.jsonl") > 9
     came = until(process, saved)
     process.send_signal(signal.SIGKILL)
     _, error = ended(process)
     assert came and process.returncode == -signal.SIGKILL, error
-    finished(cache, "resume", run)
+    finished("resume", run)
     with jax.enable_x64(False):
         for number, part in enumerate(parts):
             one, two = last_state(run, number), last_state(whole, number)

@@ -142,12 +142,12 @@ def test_a_signal_ends_it_at_once_and_the_run_goes_on(number, tmp_path):
     said = error.removeprefix("compiling ...\n")  # once more, where the signal took a second
     assert said == f"{text}{tmp_path / 'run'}\n"
     assert read(tmp_path / "run" / "metrics.jsonl") == []
-    finished(tmp_path / "cache", "resume", tmp_path / "run")
+    finished("resume", tmp_path / "run", MOML_CACHE=str(tmp_path / "cache"))
     assert [row["step"] for row in read(tmp_path / "run" / "metrics.jsonl")] == [20, 40]
 
 
 def test_a_command_without_progress_says_that_it_compiles(tmp_path):
-    _, error = finished(tmp_path / "cache", "doctor", script=SOON + MOML)
+    _, error = finished("doctor", script=SOON + MOML, MOML_CACHE=str(tmp_path / "cache"))
     assert error.splitlines() == ["compiling ..."]
 
 

@@ -18,7 +18,6 @@ from moml.serving.forget import forget
 from moml.storage.arrays import read_arrays
 from moml.storage.manifest import seal, verify
 from moml.tabular.run import load_table_run
-from tests.support.processes import cached  # noqa: F401
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 
 WHO, OTHER = "pers\u00f6n-4", "pers\u00f6n-40"

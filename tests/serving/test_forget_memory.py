@@ -25,7 +25,6 @@ from moml.storage.checkpoint import Checkpoints
 from moml.training.compose import hyper_of, init_key
 from moml.training.fit import Learner, TrainingState
 from tests.serving.test_forget import everything
-from tests.support.processes import cached  # noqa: F401
 from tests.support.program import call
 
 MEMORIES = {
@@ -102,7 +101,7 @@ def test_a_method_without_memories_has_nothing_to_forget(tmp_path):
         forget(tmp_path, ["u3"])
 
 
-@pytest.mark.usefixtures("cached", "data")
+@pytest.mark.usefixtures("data")
 def test_every_checkpoint_of_a_run_forgets_and_the_run_goes_on(done, tmp_path, caplog, capsys):
     folder, config, job = done
     run = Path(shutil.copytree(folder, tmp_path / "run"))

@@ -14,7 +14,6 @@ from moml.errors import CheckpointError, ConfigError
 from moml.runs import runs
 from moml.tabular.continuation import LEAST, continue_table
 from moml.tabular.run import load_table_run
-from tests.support.processes import cached  # noqa: F401
 from tests.support.program import call, refused
 from tests.support.small_run import quick, small_run, visits  # noqa: F401
 from tests.support.small_table import written
@@ -100,7 +99,6 @@ SMALL = Config(
 )  # fmt: skip
 
 
-@pytest.mark.usefixtures("cached")
 def test_a_run_starts_from_the_parameters_of_another(tmp_path):
     runs.train(SMALL, tmp_path / "one")
     start = moml.load(tmp_path / "one").params

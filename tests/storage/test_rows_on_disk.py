@@ -143,7 +143,8 @@ def test_killed_at_any_moment_it_ends_with_the_bytes_of_a_run_in_ram(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", KILLED, str(tmp_path), *words.split()],
-        capture_output=True, text=True, env=environment(tmp_path / "cache", XLA_FLAGS=""),
+        capture_output=True, text=True,
+        env=environment(MOML_CACHE=str(tmp_path / "cache"), XLA_FLAGS=""),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     run, whole = tmp_path / "run", tmp_path / "whole"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import pytest
 
 from moml.runs.job import many, plan_of, single
 from moml.runs.record import record_of
@@ -18,27 +17,19 @@ from moml.training.sweep import grid_of
 MOML = "from moml.cli import main; main()"
 
 
-@pytest.fixture(scope="session")
-def cache():
-    """The folder of compiled programs: most of the time of a short run goes into them."""
-    return Path(os.environ["MOML_CACHE"])
+def environment(**given):
+    """That of a process of moml, which shares compiled programs with this one."""
+    return os.environ | {"JAX_PLATFORMS": "cpu"} | given
 
 
-cached = cache  # this process uses it too
-
-
-def environment(cache, **given):
-    return os.environ | given | {"JAX_PLATFORMS": "cpu", "MOML_CACHE": str(cache)}
-
-
-def begun(cache, *words, script=MOML, **given):
+def begun(*words, script=MOML, **given):
     """A process of moml, under way."""
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(cache, **given),
+        env=environment(**given),
     )
 
 
@@ -50,9 +41,9 @@ def ended(process):
         process.kill()
 
 
-def finished(cache, *words, **given):
+def finished(*words, **given):
     """A process of moml that is to succeed."""
-    process = begun(cache, *words, **given)
+    process = begun(*words, **given)
     out, error = ended(process)
     assert process.returncode == 0, error
     return out, error

@@ -15,7 +15,7 @@ from moml.tabular.fitting import fit as table_fit
 from moml.tabular.run import load_table_run
 from moml.tabular.store import building
 from moml.tabular.train import train_table
-from tests.support.processes import begun, cache  # noqa: F401
+from tests.support.processes import begun
 from tests.support.services import mlflow_runs, services, tensorboard_rows, wandb_runs  # noqa: F401
 from tests.support.small_table import some, users, written
 
@@ -424,9 +424,9 @@ def test_what_is_interrupted_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_killed_training_leaves_no_run(table, tmp_path, cache):  # noqa: F811
+def test_a_killed_training_leaves_no_run(table, tmp_path):
     words = ["--data", table, "--task", "user", "--target", "y", "--iterations", "1000000"]
-    process = begun(cache, "train", *words, "--out", tmp_path / "run")
+    process = begun("train", *words, "--out", tmp_path / "run")
     for line in process.stdout:
         if "to score on" in line:
             break

@@ -10,7 +10,7 @@ import moml
 from moml.cli import main
 from moml.errors import ConfigError
 from moml.storage.arrays import read_arrays
-from tests.support.processes import begun, cache, ended, finished  # noqa: F401
+from tests.support.processes import begun, ended, finished
 
 X64 = {"JAX_ENABLE_X64": "1"}
 FEW = ["--members", 3, "--iterations", 20, "--shots", 3]
@@ -51,24 +51,24 @@ def near(one, two):
 
 
 @pytest.fixture(scope="module")
-def alone(folder, cache):  # noqa: F811
-    finished(cache, *train(folder, "many", "alone"), **X64)
+def alone(folder):
+    finished(*train(folder, "many", "alone"), **X64)
     return folder / "alone"
 
 
-def test_four_devices_train_as_one(folder, cache, alone):  # noqa: F811
-    out, _ = finished(cache, *train(folder, "many", "four", "--devices", 4), **X64)
+def test_four_devices_train_as_one(folder, alone):
+    out, _ = finished(*train(folder, "many", "four", "--devices", 4), **X64)
     assert "members on 4 devices" in out
     near(alone, folder / "four")
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one(folder, cache, alone):  # noqa: F811
+def test_two_processes_train_as_one(folder, alone):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     words = train(folder, "many", "two", "--processes", 2, "--coordinator", address, "--process")
-    both = [begun(cache, *words, number, **X64) for number in (0, 1)]
+    both = [begun(*words, number, **X64) for number in (0, 1)]
     ends = [ended(process) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert "members on 2 devices of 2 processes" in ends[0][0]
@@ -77,20 +77,20 @@ def test_two_processes_train_as_one(folder, cache, alone):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_folds_on_devices(folder, cache):  # noqa: F811
-    finished(cache, *train(folder, "few", "crossed"), **X64)
-    finished(cache, *train(folder, "few", "crossed-four", "--devices", 4), **X64)
+def test_folds_on_devices(folder):
+    finished(*train(folder, "few", "crossed"), **X64)
+    finished(*train(folder, "few", "crossed-four", "--devices", 4), **X64)
     near(folder / "crossed", folder / "crossed-four")
 
 
 @pytest.mark.slow
-def test_processes_need_the_same_options(folder, cache):  # noqa: F811
+def test_processes_need_the_same_options(folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     words = lambda seed: train(folder, "many", "other", "--seed", seed, "--processes", 2,
                                "--coordinator", address, "--process", seed)  # fmt: skip
-    both = [begun(cache, *words(number), **X64) for number in (0, 1)]
+    both = [begun(*words(number), **X64) for number in (0, 1)]
     ends = [ended(process) for process in both]
     assert [process.returncode for process in both] == [2, 2], ends
     assert "process 1 has seed = 1, process 0 seed = 0: all need the same command" in ends[1][1]
