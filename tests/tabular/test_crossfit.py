@@ -177,7 +177,7 @@ def test_damaged_members_are_refused(run, tmp_path, what):
 
 def test_many_tasks_and_chosen_kinds_are_not_cross_fitted():
     few = {"iterations": 4, "members": 1, "refit": False}
-    base = table(100)
+    base = table(200)
     assert train_table(base, task="who", target="y", **few).model.stack is None
     chosen = train_table(table(), task="who", target="y", kinds=["summary"], **few)
     assert chosen.model.stack is None and not chosen.model.simple
