@@ -116,6 +116,7 @@ def main() -> None:
         lines += block(title, chosen, rows, what) if chosen else []
         if chosen and what == "loss" and "moml" in given.models:
             lines += ratios(chosen, rows)
+    lines += block("score over the best other of the run's own table", given.tables, rows, "own")
     lines += block("seconds", given.tables, rows, "seconds")
     text = "\n".join(lines)
     print(text)

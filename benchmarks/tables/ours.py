@@ -1,5 +1,6 @@
 """moml by its default commands: files in, a run, files out."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -20,10 +21,11 @@ def _moml(*words: object) -> None:
     )
 
 
-def personal(s: Split) -> np.ndarray | tuple[np.ndarray, dict[str, float]]:
+def personal(s: Split) -> tuple[np.ndarray, dict[str, float]]:
     """`moml train --data`, then `moml predict --adapt-on`: nothing is set but what is asked.
 
-    Numbers come with the coverage of their intervals; of infinite ones there is none.
+    With the ratios of the run's own scores, and for numbers the coverage of the intervals; of
+    infinite ones there is none.
     """
     table = (TABLES | DEVELOPMENT)[s.name]
     apart = np.concatenate([*s.test.support, *s.test.query])
@@ -47,13 +49,33 @@ def personal(s: Split) -> np.ndarray | tuple[np.ndarray, dict[str, float]]:
         files = ["--data", file["asked"], "--adapt-on", file["known"], "--out", file["answers"]]
         _moml("predict", run, *files, *([] if table.classes else ["--interval", 0.9]))
         answers = pd.read_csv(file["answers"])
+        _moml("evaluate", run, "--json", Path(folder) / "scores.json")
+        more = own_ratios(json.loads((Path(folder) / "scores.json").read_text()))
     if table.classes:
-        return answers.filter(like="probability_").iloc[:, 1].to_numpy()
+        return answers.filter(like="probability_").iloc[:, 1].to_numpy(), more
     y = s.frame[table.target].to_numpy()[parts["asked"]]
     low, high = answers["lower"].to_numpy(), answers["upper"].to_numpy()
     inside = np.split((low <= y) & (y <= high), np.cumsum([len(q) for q in s.test.query])[:-1])
     share = np.mean([some.mean() for some in inside]) if np.isfinite(high).all() else np.nan
-    return (answers["prediction"].to_numpy() - s.scale[0]) / s.scale[1], {"coverage": float(share)}
+    return (answers["prediction"].to_numpy() - s.scale[0]) / s.scale[1], more | {
+        "coverage": float(share)
+    }
+
+
+def own_ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The personal model's score over the best other one in the table that a run prints.
+
+    By the largest number of known rows, and the worst of all such numbers but 0.
+    """
+    ratios = []
+    for k in sorted({row["shots"] for row in rows if row["shots"]}):
+        means = {
+            row["model"]: row["mean"]
+            for row in rows
+            if row["shots"] == k and row["metric"] in ("rmse", "log_loss")
+        }
+        ratios.append(means.pop("personal") / min(means.values()))
+    return {"own": ratios[-1], "own, worst": max(ratios)}
 
 
 def recipe(s: Split, **settings: Any) -> np.ndarray:

@@ -22,7 +22,6 @@ from tests.plugins.code import code_lines
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "own-problem.md").read_text()
 BLOCKS = re.findall(r"```(?:python|toml)\n# (mine\.\w+)\n(.*?)```", PAGE, re.S)
-pytestmark = pytest.mark.usefixtures("cached")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import moml
 from moml.cli import main
 from moml.errors import ConfigError
 from moml.storage.arrays import read_arrays
+from moml.tabular.fitting.crossfit import FEW as MANY  # tasks: enough to hold some of them out
 from tests.support.processes import begun, ended, finished
 
 X64 = {"JAX_ENABLE_X64": "1"}
@@ -20,7 +21,7 @@ FEW = ["--members", 3, "--iterations", 20, "--shots", 3]
 def folder(tmp_path_factory):
     """Two tables: one is cross-fitted, one has a part held out."""
     place = tmp_path_factory.mktemp("tables")
-    for name, users in (("few", 12), ("many", 110)):
+    for name, users in (("few", 12), ("many", MANY)):
         rng = np.random.default_rng(users)
         user = np.repeat(np.arange(users), 7)
         x = rng.normal(size=len(user))
