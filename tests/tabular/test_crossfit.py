@@ -175,9 +175,11 @@ def test_damaged_members_are_refused(run, tmp_path, what):
         load_table_run(folder)
 
 
-def test_many_tasks_and_chosen_kinds_are_not_cross_fitted():
+def test_many_tasks_and_chosen_kinds_are_not_cross_fitted(monkeypatch):
     few = {"iterations": 4, "members": 1, "refit": False}
     base = table(200)
+    assert train_table(base, task="who", target="y", **few).model.stack is not None
+    monkeypatch.setattr("moml.tabular.train.FEW", 200)
     assert train_table(base, task="who", target="y", **few).model.stack is None
     chosen = train_table(table(), task="who", target="y", kinds=["summary"], **few)
     assert chosen.model.stack is None and not chosen.model.simple

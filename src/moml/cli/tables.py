@@ -90,7 +90,8 @@ def train(arguments: Sequence[str]) -> None:
 
     some_names = dict.fromkeys(("exclude", "categorical", "units", "na"), tuple[str, ...])
     missing = Literal["impute", "refuse"]
-    types = some_names | {"inputs": list[str] | None, "missing": missing, "kinds": None}
+    kinds = list[Literal["summary", "head", "steps"]] | None
+    types = some_names | {"inputs": list[str] | None, "missing": missing, "kinds": kinds}
     train_by(train_table, arguments, **types)
 
 

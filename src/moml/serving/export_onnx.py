@@ -97,7 +97,10 @@ def graphs(card: Record, arrays: Arrays) -> dict[str, bytes]:
     for entry in card["models"].values():
         if entry["simple"]:
             what = ", ".join(entry["simple"])
-            raise ConfigError(f"a graph has networks alone, and this run weighs {what} beside them")
+            raise ConfigError(
+                f"a graph has networks alone, and this run weighs {what} beside them; "
+                "train with --kinds summary, head or steps"
+            )
         if not KINDS.issuperset(entry["kinds"]):
             what = ", ".join(entry["kinds"])
             raise ConfigError(f"a graph has members {', '.join(sorted(KINDS))} alone; got {what}")

@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 
 Products = Float[np.ndarray, "groups c c"]  # [F, y]' [F, y] of each group
 BOUND = 12.0  # of logarithms of variance ratios
-STEP = 1e-4  # of the differences that estimate a gradient
 STARTS = ((-0.5, -1.0), (0.0, 0.5))  # log ratios: of correlated effects, and of shared variances
 FREE = 1e6  # variance of an effect that is not shrunk, over that of the noise
 FAR = 10.0  # standard deviations that a prediction is bounded to, unless `bounds` are narrower
@@ -95,35 +94,48 @@ def fit_mixed(products: Products, structure: Structure, start: np.ndarray | None
     free = float(products[:, 0, 0].sum()) - int((classes < 0).sum())
 
     def ratios(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """L [..., q, q], and T [..., p]."""
-        root = np.zeros((*theta.shape[:-1], q, q))
-        root[..., *lower] = np.where(diagonal, np.exp(theta[..., :cut]), theta[..., :cut])
-        if q > k:
-            root[..., own, own] = np.exp(theta[..., cut, None])
-        logs = np.concatenate([theta[..., theta.shape[-1] - count :], 0 * theta[..., :1]], axis=-1)
-        return root, np.where(classes < 0, 0, np.exp(-2 * logs[..., classes]))
+        """L [q, q], and the diagonal of T."""
+        root = np.zeros((q, q))
+        root[lower] = np.where(diagonal, np.exp(theta[:cut]), theta[:cut])
+        root[own, own] = np.exp(theta[cut : cut + 1])
+        logs = np.append(theta[len(theta) - count :], 0.0)
+        return root, np.where(classes < 0, 0, np.exp(-2 * logs[classes]))
 
-    def solved(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The deviance, b and r of parameters [..., n]."""
+    def solved(theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, float]:
+        """The deviance, its gradient, b and r."""
         root, precision = ratios(theta)
-        up = np.swapaxes(root, -1, -2)[..., None, :, :]
-        m = up @ a @ root[..., None, :, :] + np.eye(q)
-        half = np.linalg.solve(np.linalg.cholesky(m), up @ c)
-        half = half.reshape(*theta.shape[:-1], -1, len(used))  # the groups under each other
-        w = total - np.swapaxes(half, -1, -2) @ half
+        m = root.T @ a @ root + np.eye(q)
+        inner = np.linalg.solve(np.linalg.cholesky(m), root.T)  # its square: G = L M^-1 L'
+        half = (inner @ c).reshape(-1, len(used))  # the groups under each other
+        w = total - half.T @ half
         damp = precision + 1e-9 * np.diag(total)[:-1]  # for columns that follow from others
-        f = w[..., :-1, :-1] + damp[..., None] * np.eye(len(fixed))
-        b = np.linalg.solve(f, w[..., :-1, -1:])[..., 0]
-        r = w[..., -1, -1] - np.sum(w[..., -1, :-1] * b, axis=-1)
-        r = np.maximum(r, 1e-12 * total[-1, -1] + 1e-30)
-        logdet = lambda matrix: np.linalg.slogdet(matrix)[1]
-        prior = np.log(np.where(precision > 0, precision, 1)).sum(axis=-1)
-        return free * np.log(r) + logdet(m).sum(axis=-1) + logdet(f) - prior, b, r
+        f = w[:-1, :-1] + np.diag(damp)
+        inverse = np.linalg.inv(f)
+        b = np.linalg.solve(f, w[:-1, -1])
+        r = max(float(w[-1, -1] - w[-1, :-1] @ b), 1e-12 * float(total[-1, -1]) + 1e-30)
+        logdet = lambda matrix: float(np.linalg.slogdet(matrix)[1].sum())
+        prior = float(np.log(np.where(precision > 0, precision, 1)).sum())
+        deviance = free * np.log(r) + logdet(m) + logdet(f) - prior
 
-    def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        moves = np.concatenate([[0 * theta], np.eye(len(theta)), -np.eye(len(theta))])
-        here, ahead, behind = np.split(solved(theta + STEP * moves)[0], [1, 1 + len(theta)])
-        return float(here[0]), (ahead - behind) / (2 * STEP)
+        # dW = -sum_i C_i' R_i dD R_i' C_i and d log|M_i| = tr(A_i R_i dD), with R_i = I - G_i A_i
+        v = np.append(-b, 1.0)
+        s = np.pad(inverse, (0, 1)) + free / r * np.outer(v, v)
+        up = a @ np.swapaxes(inner, 1, 2)
+        rest = c - up @ half.reshape(len(c), q, -1)  # R_i' C_i
+        by_d = (a - up @ np.swapaxes(up, 1, 2)).sum(axis=0) - np.einsum(
+            "iqu,uv,ipv->qp", rest, s, rest, optimize=True
+        )
+        by_root = 2 * by_d @ root
+        by_prior = (free / r * b**2 + np.diag(inverse)) * precision - (classes >= 0)
+        shared = np.bincount(classes[classes >= 0], -2 * by_prior[classes >= 0], count)
+        gradient = np.concatenate(
+            [
+                by_root[lower] * np.where(diagonal, root[lower], 1.0),
+                [(by_root * root)[own, own].sum()] * (q > k),
+                shared,
+            ]
+        )
+        return deviance, gradient, b, r
 
     starts = [start] if start is not None else [
         np.concatenate([np.where(diagonal, effects, 0.0), [shared] * (count + (q > k))])
@@ -132,9 +144,10 @@ def fit_mixed(products: Products, structure: Structure, start: np.ndarray | None
     bounds = [(-BOUND, BOUND)] * len(starts[0])
     if structure.within:
         bounds[0] = (np.log(FREE) / 2,) * 2
+    value = lambda theta: solved(theta)[:2]
     found = [minimize(value, at, jac=True, method="L-BFGS-B", bounds=bounds) for at in starts]
     best = min(found, key=lambda result: result.fun).x
-    root, _, (_, [b], [r]) = *ratios(best), solved(best[None])
+    root, (_, _, b, r) = ratios(best)[0], solved(best)
     noise = r / max(free, 1)
     return Fit(
         MixedModel(

@@ -25,6 +25,8 @@ EACH = 20  # trees between two looks
 ROOM = 0.5  # of the range of the targets, that predictions of a mixed model may lie beyond it
 
 LOGISTIC = 20_000  # rows times outputs that a logistic model learns from
+CROSSED, LEAST = 30_000_000, 200  # numbers in the cross products of mixed models; groups at least
+ASKED, ROWS = 16, 10_000  # rows asked of a group at once, and in all, that trees learn from
 
 RowLists = Sequence[Int[np.ndarray, " _"]]
 Summaries = Callable[[RowLists], Float[np.ndarray, "lists summary"]]
@@ -58,10 +60,14 @@ def fit_simple(
     `known` are the numbers of known rows to learn for, `support` and `query` the rows of each task
     as it is scored, `summaries` the summaries of lists of known rows, `rivals` the baselines of
     each fold and of all tasks. The structures are found on all tasks, everything else is fitted
-    without the tasks of a fold.
+    without the tasks of a fold. Of many groups mixed models learn from some, and trees from some
+    rows.
     """
     weigh = np.ones(len(x)) if weights is None else weights / max(float(weights.mean()), 1e-12)
-    products = cross_products(design_of(at, x), y, groups, weigh)
+    design = design_of(at, x)
+    most = max(LEAST, CROSSED // (1 + design.shape[1]) ** 2)
+    some = np.linspace(0, len(groups) - 1, min(most, len(groups))).round().astype(int)
+    products = cross_products(design, y, [groups[i] for i in some], weigh)
     owned = y[np.concatenate(groups)].astype(float)
     room = ROOM * np.ptp(owned)
     bounds = np.array([owned.min() - room, owned.max() + room])
@@ -69,7 +75,7 @@ def fit_simple(
     whole: dict[str, Simple] = {}
     for name, structure in structures(products, x.shape[1], at).items():
         full = fit_mixed(products, structure)
-        parts = (products[fold != f] for f in range(fold.max() + 1))
+        parts = (products[fold[some] != f] for f in range(fold.max() + 1))
         fits = [fit_mixed(part, structure, full.theta) for part in parts]
         by_fold[name] = [fit.model._replace(bounds=bounds) for fit in fits]
         whole[name] = full.model._replace(bounds=bounds)
@@ -77,6 +83,8 @@ def fit_simple(
         alone = [ridge_alone(one, x.shape[1])._replace(bounds=bounds) for one in rivals]
         by_fold["alone"], whole["alone"] = [*alone[:-1]], alone[-1]
     pairs = known_and_asked(groups, known, ordered, rng)
+    if sum(map(len, pairs.asked)) > ROWS:
+        pairs = bounded(pairs, ASKED, ROWS, rng)
     trees = _trees(x, y, pairs, support, query, fold, weigh, summaries, rng)
     by_fold["trees"], whole["trees"] = [*trees], joined(trees, 1 / len(trees))
     return SimpleFits(by_fold, whole)
@@ -155,6 +163,21 @@ def known_and_asked(
                 found.asked.append(own[k:])
                 found.task.append(i)
     return found
+
+
+def bounded(pairs: Pairs, each: int, most: int, rng: np.random.Generator) -> Pairs:
+    """Some of the pairs, with at most `each` asked rows each and `most` in all.
+
+    >>> pairs = Pairs([np.arange(2)] * 9, [np.arange(2, 6)] * 9, [*range(9)])
+    >>> sum(map(len, bounded(pairs, 3, 12, np.random.default_rng(0)).asked))
+    12
+    """
+    cut = lambda rows: rows if len(rows) <= each else rng.choice(rows, each, replace=False)
+    order = rng.permutation(len(pairs.asked))
+    asked = [cut(pairs.asked[i]) for i in order]
+    fits = max(1, int(np.searchsorted(np.cumsum([len(rows) for rows in asked]), most, "right")))
+    some = order[:fits].tolist()
+    return Pairs([pairs.known[i] for i in some], asked[:fits], [pairs.task[i] for i in some])
 
 
 def _trees(

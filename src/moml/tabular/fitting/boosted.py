@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from moml.algorithms.tabular.rivals import columns
-from moml.algorithms.tabular.simple_fit import Pairs, known_and_asked
+from moml.algorithms.tabular.simple_fit import bounded, known_and_asked
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -96,7 +96,8 @@ def boosted(
 
     def dataset(tasks: np.ndarray, most: int, like: lgb.Dataset | None = None) -> lgb.Dataset:
         some = [groups[i] for i in rng.permutation(tasks)[:TASKS]]
-        pairs = _bounded(known_and_asked(some, known, ordered, rng), max(1, most // outputs), rng)
+        pairs = known_and_asked(some, known, ordered, rng)
+        pairs = bounded(pairs, EACH, max(1, most // outputs), rng)
         rows = np.concatenate(pairs.asked)
         seen = known_features(x, wide, pairs.known)
         beside = np.repeat(seen, [len(asked) for asked in pairs.asked], axis=0)
@@ -124,13 +125,3 @@ def boosted(
         loss = loss[: len(by_round)] + len(held.get_label()) * np.array(by_round)
     best = 1 + int(loss.argmin())
     return [Boosted(trees, best) for trees in made]
-
-
-def _bounded(pairs: Pairs, most: int, rng: np.random.Generator) -> Pairs:
-    """Some of the pairs, with at most `EACH` asked rows each and `most` in all."""
-    cut = lambda rows: rows if len(rows) <= EACH else rng.choice(rows, EACH, replace=False)
-    order = rng.permutation(len(pairs.asked))
-    asked = [cut(pairs.asked[i]) for i in order]
-    fits = max(1, int(np.searchsorted(np.cumsum([len(rows) for rows in asked]), most, "right")))
-    some = order[:fits].tolist()
-    return Pairs([pairs.known[i] for i in some], asked[:fits], [pairs.task[i] for i in some])

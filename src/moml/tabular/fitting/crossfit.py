@@ -31,7 +31,7 @@ from moml.tabular.score import Scored, score_rows
 from moml.training.evaluate import levels
 from moml.types import Meta, Record
 
-FEW = 200  # tasks; a table with fewer is cross-fitted
+FEW = 2_000  # tasks; a table with fewer is cross-fitted
 
 
 class Crossed(NamedTuple):
