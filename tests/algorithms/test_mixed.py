@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from moml.algorithms.tabular import simple_fit
 from moml.algorithms.tabular.mixed import (
     Structure,
     cross_products,
@@ -12,7 +13,7 @@ from moml.algorithms.tabular.mixed import (
     update_effects,
 )
 from moml.algorithms.tabular.rivals import Rivals
-from moml.algorithms.tabular.simple_fit import ridge_alone
+from moml.algorithms.tabular.simple_fit import fit_simple, ridge_alone
 from moml.algorithms.tabular.structures import design_of, structures
 from moml.models.table import knots
 from tests.reference import mixed as reference
@@ -180,3 +181,52 @@ def test_the_ridge_of_a_task_alone_is_that_of_the_baselines():
         found = mixed_answer(model, np.repeat(effects.mean, len(query), axis=0), wide[query])
         wanted = rivals.answers(x, y, [known], np.zeros(len(query), int), x[query], None)
         np.testing.assert_allclose(found, wanted["per-task"], atol=1e-4)
+
+
+@pytest.mark.parametrize("structure", [FLAT, SHRUNK], ids=["flat", "shrunk"])
+def test_the_deviance_of_dense_matrices_is_flat_at_the_fit(structure):
+    """Its slope along each entry of D, s and the prior variances, by differences."""
+    design, y, groups = table()
+    model, theta = fit_mixed(cross_products(design, y, groups), structure)
+    prior = np.full(3, np.inf)
+    if structure is SHRUNK:
+        prior[1:] = float(model.noise) * np.exp(2 * theta[-2:])
+    given = lambda d, s, t: reference.deviance(design, design[:, [0, 1]], y, groups, d, s, t)
+    at, h = (model.covariance, float(model.noise), prior), 1e-4
+    entries = [(0, 0), (1, 1), *([(0, 1)] if structure is FLAT else [])]
+    moves = [(np.full((2, 2), 0.0), h, 0.0)]
+    for i, j in entries:
+        one = np.zeros((2, 2))
+        one[i, j] = one[j, i] = h
+        moves.append((one, 0.0, 0.0))
+    moves += [(0.0, 0.0, h * np.eye(3)[i]) for i in (1, 2)] if structure is SHRUNK else []
+    add = lambda sign, move: given(*(a + sign * b for a, b in zip(at, move, strict=True)))
+    for move in moves:
+        up, least, down = add(1, move), given(*at), add(-1, move)
+        bend = (up - 2 * least + down) / h**2
+        assert abs(up - down) / (2 * h) < 1e-2 * np.sqrt(bend)  # a hundredth of a standard error
+
+
+def test_of_many_groups_mixed_models_learn_from_some_and_a_fold_from_others(monkeypatch):
+    monkeypatch.setattr(simple_fit, "CROSSED", 1)
+    monkeypatch.setattr(simple_fit, "LEAST", 24)
+    design, y, groups = table(40)
+    x, fold = design[:, 1:], np.arange(40) % 3
+    used = set(np.random.default_rng(0).choice(40, 24, replace=False).tolist())
+
+    def betas(y):
+        given = {"known": [0, 2], "ordered": True, "support": groups, "query": groups}
+        found = fit_simple(
+            x, y, groups, fold, knots(x), weights=None, rivals=[Rivals([0.0], 1.0, 1.0)] * 4,
+            summaries=lambda some: np.zeros((len(some), 4)), rng=np.random.default_rng(0), **given,
+        )  # fmt: skip
+        return [*(m.beta for m in found.by_fold["intercept"]), found.whole["intercept"].beta]
+
+    before = betas(y)
+    for task in range(0, 40, 5):
+        other = y.copy()
+        other[groups[task]] += 0.5
+        moved = [
+            not np.allclose(a, b, atol=1e-4) for a, b in zip(before, betas(other), strict=True)
+        ]
+        assert moved == [task in used and f != fold[task] for f in range(4)]

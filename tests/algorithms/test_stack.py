@@ -28,7 +28,7 @@ def test_weights_are_those_of_a_loop_over_draws():
     total = np.zeros(3)
     for g in np.random.default_rng(0).dirichlet(np.ones(6), DRAWS):
         loss = [np.average(one**2, weights=weigh * g[which]) for one in e]
-        share = np.array([one ** (-6 / 2) for one in loss])
+        share = np.array([one ** -np.sqrt(6 * np.log(3)) for one in loss])
         total += share / share.sum()
     wanted = np.where(total / DRAWS < 1e-3, 0, total / DRAWS)
     np.testing.assert_allclose(stacked(e, weigh, which), wanted / wanted.sum(), rtol=1e-9)
@@ -50,7 +50,7 @@ def test_groups_count_and_not_their_rows():
     e, _ = errors(200)
     few = stacked(e[:2], np.ones(2000), np.arange(2000) % 3)
     many = stacked(e[:2], np.ones(2000), np.arange(2000) % 100)
-    assert 0.5 < few[0] < 0.8 < 0.99 < many[0]
+    assert 0.5 < few[0] < 0.7 < 0.9 < many[0]
 
 
 def test_perfect_candidates_give_finite_weights():

@@ -66,7 +66,9 @@ def fit_simple(
     weigh = np.ones(len(x)) if weights is None else weights / max(float(weights.mean()), 1e-12)
     design = design_of(at, x)
     most = max(LEAST, CROSSED // (1 + design.shape[1]) ** 2)
-    some = np.linspace(0, len(groups) - 1, min(most, len(groups))).round().astype(int)
+    some = np.arange(len(groups))
+    if len(some) > most:
+        some = np.sort(rng.choice(some, most, replace=False))
     products = cross_products(design, y, [groups[i] for i in some], weigh)
     owned = y[np.concatenate(groups)].astype(float)
     room = ROOM * np.ptp(owned)

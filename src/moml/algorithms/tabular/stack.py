@@ -30,13 +30,15 @@ def stacked(
 ) -> Float[np.ndarray, " candidates"]:
     """Weights w of sum one: how likely each candidate is the best one for new groups.
 
-        w_j = mean over draws g of  L_j(g)^(-n/2) / sum_k L_k(g)^(-n/2),    g ~ Dirichlet(1, ..., 1)
+        w_j = mean over draws g of  L_j(g)^-c / sum_k L_k(g)^-c,    c = sqrt(n log m),
+        g ~ Dirichlet(1, ..., 1)
 
     `errors` are those of cross-fitted predictions, `which` the groups of the rows, L_j(g) the mean
-    square of candidate j's errors where the rows of group i weigh g_i, and n the number of groups:
-    the rows of a group count as one observation, since they are alike. This is pseudo-Bayesian
-    model averaging with the Bayesian bootstrap (Yao et al., 2018). With few groups the draws differ
-    much, so that many candidates share the weight; with many the best ones have it.
+    square of candidate j's errors where the rows of group i weigh g_i, n the number of groups and m
+    that of candidates: the rows of a group count as one observation, since they are alike. This is
+    pseudo-Bayesian model averaging with the Bayesian bootstrap (Yao et al., 2018), with the rate of
+    exponentially weighted averages instead of n / 2: candidates share the weight for longer. With
+    few groups the draws differ much, so that many share it; with many the best ones have it.
 
     >>> stacked(np.array([[1.0, -1.0], [-1.0, 1.0]]), np.ones(2), np.arange(2)).tolist()
     [0.5, 0.5]
@@ -48,7 +50,7 @@ def stacked(
     g = np.random.default_rng(0).dirichlet(np.ones(n), DRAWS)
     loss = g @ squares / np.maximum(g @ rows, 1e-30)[:, None]
     least = np.maximum(loss.min(axis=1, keepdims=True), 1e-12)
-    share = (least / np.maximum(loss, least)) ** (n / 2)
+    share = (least / np.maximum(loss, least)) ** np.sqrt(n * np.log(len(errors)))
     w = (share / share.sum(axis=1, keepdims=True)).mean(axis=0)
     w = np.where(w < LEAST, 0, w)
     return w / w.sum()
