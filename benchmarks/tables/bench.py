@@ -71,9 +71,32 @@ def block(title: str, names: list[str], all_rows: dict[str, list[Scores]], what:
     return [*lines, ""]
 
 
-def ratios(names: list[str], all_rows: dict[str, list[Scores]]) -> list[str]:
+def recorded(files: list[Path]) -> dict[tuple[str, str], float]:
+    """The first figure of each table and rival in earlier outputs: its loss."""
+    found: dict[tuple[str, str], float] = {}
+    for file in files:
+        names: list[str] = []
+        for line in file.read_text().splitlines():
+            if line.startswith(" " * 20):
+                names = line.split()
+            figures = line.removeprefix(next((m for m in RIVALS if line.startswith(m)), line))
+            for name, figure in zip(names, figures.split(), strict=False):
+                if figure != "-":
+                    found.setdefault((name, line[: -len(figures)]), float(figure))
+    return found
+
+
+def ratios(
+    names: list[str],
+    all_rows: dict[str, list[Scores]],
+    earlier: dict[tuple[str, str], float],
+) -> list[str]:
     """Ours over a rival's, table by table, and the geometric mean."""
-    loss = lambda name, model: mean(all_rows[name], model, "loss")
+
+    def loss(name: str, model: str) -> float:
+        now = mean(all_rows[name], model, "loss")
+        return earlier.get((name, model), math.nan) if math.isnan(now) else now
+
     rival = lambda name: min(RIVALS, key=lambda model: np.nan_to_num(loss(name, model), nan=np.inf))
     against = {"the best rival of each table": {name: rival(name) for name in names}}
     for model in ("GPBoost", "mixed model", "moml, one for all"):
@@ -95,6 +118,9 @@ def main() -> None:
     parser.add_argument("--splits", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--models", nargs="+", default=[*MODELS], choices=[*MODELS])
     parser.add_argument("--cache", type=Path, default=Path(".cache/tables"))
+    parser.add_argument(
+        "--recorded", nargs="+", type=Path, default=[], help="outputs with rivals not run now"
+    )
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
@@ -115,7 +141,7 @@ def main() -> None:
         chosen = [name for name in names if name in given.tables]
         lines += block(title, chosen, rows, what) if chosen else []
         if chosen and what == "loss" and "moml" in given.models:
-            lines += ratios(chosen, rows)
+            lines += ratios(chosen, rows, recorded(given.recorded))
     lines += block("score over the best other of the run's own table", given.tables, rows, "own")
     lines += block("seconds", given.tables, rows, "seconds")
     text = "\n".join(lines)

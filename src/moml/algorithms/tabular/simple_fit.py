@@ -69,7 +69,7 @@ def fit_simple(
     some = np.arange(len(groups))
     if len(some) > most:
         some = np.sort(rng.choice(some, most, replace=False))
-    products = cross_products(design, y, [groups[i] for i in some], weigh)
+    products = cross_products(design, y, [groups[i] for i in some.tolist()], weigh)
     owned = y[np.concatenate(groups)].astype(float)
     room = ROOM * np.ptp(owned)
     bounds = np.array([owned.min() - room, owned.max() + room])

@@ -27,11 +27,12 @@ from moml.tabular.fitting.program import table_data
 from moml.tabular.fitting.training import Candidate, HeldOut, task_losses, train_members
 from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, Rows, SupportQuery, as_input, as_target, power, split_rows
-from moml.tabular.score import Scored, score_rows
+from moml.tabular.score import Scored, score_rows, some_residuals
 from moml.training.evaluate import levels
 from moml.types import Meta, Record
 
 FEW = 2_000  # tasks; a table with fewer is cross-fitted
+ASKED, EACH = 50_000, 64  # rows that are predicted in all, but of every task at least so many
 
 
 class Crossed(NamedTuple):
@@ -73,7 +74,8 @@ def fit_crossed(
         raise DataError("some rows to score on must have a positive weight; all weights are 0")
     rng = np.random.default_rng([seed, 7])
     fold = deal(given.groups.sizes, 2 * members, rng)
-    parts = split_rows(every, shots, ordered, np.random.default_rng([seed, 3]))
+    most = max(EACH, ASKED // len(every))
+    parts = split_rows(every, shots, ordered, np.random.default_rng([seed, 3]), most)
     at = knots(x)
     train = partial(_networks, shape, at, x, y, every, fold, given.weights, shots)
     nets, scores = train(members=members, iterations=iterations, seed=seed, progress=progress,
@@ -272,7 +274,8 @@ def _weighed(
         found += score_rows(target, shown, start, y[at], weigh, which, k)
         if not classes:
             off = target.unscale(y[at]) - target.unscale(personal)
-            residuals[k] = np.column_stack([off, which, spread * target.scale.std])
+            both = np.column_stack([off, which, spread * target.scale.std])
+            residuals[k] = some_residuals(both, [seed, 5])
     stack = Stack(np.array([*answers]), np.stack(weights))
     return stack, Scored(found, residuals), cold
 
