@@ -192,6 +192,19 @@ DEVELOPMENT = {
         "wooldridge", "driving", "totfatrte", "state", "year", 4,
         _words("year sl55 sl65 sl70 sl75 seatbelt minage zerotol gdl bac10 bac08 perse statepop"),
     ),
+    "LaborSupply": Table(
+        "plm", "LaborSupply", "lnhr", "id", "year", 4, _words("year lnwg kids age disab"),
+    ),
+    "airfare": Table(
+        "wooldridge", "airfare", "fare", "id", "year", 2, _words("year dist passen bmktshr"),
+        logs=_words("fare passen"),
+    ),
+    "mathpnl": Table(
+        "wooldridge", "mathpnl", "math4", "distid", "year", 3,
+        _words("year lunch enrol rexpp ptr found"),
+    ),
+    "Snmesp": Table("plm", "Snmesp", "n", "firm", "year", 4, _words("year w y i k f")),
+    "Chem97": Table("mlmRev", "Chem97", "score", "school", None, 5, _words("gender age gcsescore")),
     "Contraception": Table(
         "mlmRev", "Contraception", "use", "district", None, 8, _words("livch age urban"),
         classes=True,
