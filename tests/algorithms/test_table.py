@@ -107,3 +107,15 @@ def test_padding_changes_no_member(classes, ordered):
         np.testing.assert_allclose(*answers, rtol=1e-9)
         none = made.adapt.apply(meta, PADDED._replace(y=y, mask=jnp.zeros(6)), HYPER)
         jax.tree.map(np.testing.assert_allclose, none, made.adapt.start(meta))
+
+
+def test_summaries_of_very_many_rows_cost_no_square_of_them():
+    """100,000 rows: a matrix of rows by rows would have 80 GB."""
+    n, rng = 100_000, np.random.default_rng(0)
+    x, y = rng.normal(size=(n, 2)), rng.normal(size=n)
+    _, leave_out = summary_of(lambda x: x, lambda y: y[:, None], True)
+    each = leave_out(Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(n)))
+    for i in (0, n - 1):
+        others = np.delete(np.arange(n), i)
+        np.testing.assert_allclose(each[i, 0], y[others].sum() / n, rtol=1e-9)
+        np.testing.assert_allclose(each[i, -2:], x[others[-1]], rtol=1e-12)

@@ -5,10 +5,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import moml
 from moml.algorithms.tabular.members import Shape
 from moml.tabular.fitting import training
 from moml.tabular.fitting.calls import Calls
 from moml.tabular.fitting.fit import fit_groups
+from moml.tabular.rows import by_size
 from moml.types import Batch, Task
 
 QUICK = {"shots": 4, "members": 1, "iterations": 80}
@@ -74,3 +76,34 @@ def test_a_larger_rate_stays_beside_a_smaller_one(table):
     )
     assert lost(1.0, 2.0, 9.0) == set()
     assert lost(2.0, 1.0, 9.0) == {("head", 0)}
+
+
+def test_tasks_of_many_rows_come_in_smaller_batches(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(600, 2)), rng.normal(size=600)
+    lists = np.split(np.arange(600), [3, 40, 100, 101, 350])
+    widths = []
+
+    def sums(some, batch):
+        widths.append(batch.mask.shape)
+        return (batch.mask * batch.y).sum(axis=1)
+
+    wanted = [y[rows].sum() for rows in lists]
+    np.testing.assert_allclose(by_size(x, y, lists, sums), wanted)
+    assert all(tasks == 64 for tasks, _ in widths)
+    widths.clear()
+    monkeypatch.setattr("moml.tabular.rows.BATCH", 256)
+    np.testing.assert_allclose(by_size(x, y, lists, sums), wanted)
+    assert {tasks * width for tasks, width in widths} == {256}
+
+
+def test_tables_of_few_tasks_with_many_rows():
+    """Before, the rows of a task were compared with each other: 16,000 x 16,000 numbers a task."""
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(4), 16_000)
+    x, level = rng.normal(size=len(who)), np.array([-3.0, -1.0, 1.0, 3.0])
+    y = x + level[who] + 0.1 * rng.normal(size=len(who))
+    few = {"shots": 5, "members": 1, "iterations": 60}
+    run = moml.train_table({"who": who, "x": x, "y": y}, task="who", target="y", **few)
+    given = run.predict({"who": np.arange(4), "x": np.zeros(4)}).columns["prediction"]
+    np.testing.assert_allclose(given, level, atol=0.5)

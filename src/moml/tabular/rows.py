@@ -27,6 +27,7 @@ RowLists = Sequence[Int[np.ndarray, " _"]]  # row numbers of each task
 Tree = TypeVar("Tree")
 CHUNK = 1024  # tasks or rows computed at a time
 FEW, NARROW = 64, 16  # tasks computed at a time of up to a chunk, and the least rows of a batch
+BATCH = 1 << 17  # rows of a batch, padding included, unless one task has more
 
 
 class Rows(NamedTuple):
@@ -148,7 +149,7 @@ def by_size(
     """`run(tasks, their rows)` for tasks of similar size at a time; the results in task order.
 
     All batches have as many tasks, some of them empty, and a power of two of rows per task: few
-    shapes, few compilations.
+    shapes, few compilations. Tasks of very many rows come in smaller batches.
     """
     lists = [np.asarray(rows, int) for rows in groups]
     sizes = np.maximum([len(rows) for rows in lists], NARROW)
@@ -156,8 +157,9 @@ def by_size(
     found, order = [], []
     for every in buckets(sizes):
         width = power(int(sizes[every].max()))
-        for some in np.split(every, range(each, len(every), each)):
-            done = run(some, padded(x, y, [lists[i] for i in some], width, each))
+        count = max(1, min(each, BATCH // width))
+        for some in np.split(every, range(count, len(every), count)):
+            done = run(some, padded(x, y, [lists[i] for i in some], width, count))
             found.append(jax.tree.map(lambda leaf, n=some.size: np.asarray(leaf)[:n], done))
             order.append(some)
     back = np.argsort(np.concatenate(order))

@@ -26,6 +26,7 @@ ROOM = 0.5  # of the range of the targets, that predictions of a mixed model may
 
 LOGISTIC = 20_000  # rows times outputs that a logistic model learns from
 CROSSED, LEAST = 30_000_000, 200  # numbers in the cross products of mixed models; groups at least
+DESIGN = 200_000  # rows that mixed models learn from
 ASKED, ROWS = 16, 10_000  # rows asked of a group at once, and in all, that trees learn from
 
 RowLists = Sequence[Int[np.ndarray, " _"]]
@@ -64,12 +65,12 @@ def fit_simple(
     rows.
     """
     weigh = np.ones(len(x)) if weights is None else weights / max(float(weights.mean()), 1e-12)
-    design = design_of(at, x)
-    most = max(LEAST, CROSSED // (1 + design.shape[1]) ** 2)
-    some = np.arange(len(groups))
-    if len(some) > most:
-        some = np.sort(rng.choice(some, most, replace=False))
-    products = cross_products(design, y, [groups[i] for i in some.tolist()], weigh)
+    most = max(LEAST, CROSSED // (2 + x.shape[1] + len(at.column)) ** 2)
+    some = _some(np.arange(len(groups)), most, rng)
+    each = [_some(groups[i], DESIGN // len(some), rng) for i in some.tolist()]
+    rows = np.concatenate(each)
+    places = np.split(np.arange(len(rows)), np.cumsum([len(part) for part in each])[:-1])
+    products = cross_products(design_of(at, x[rows]), y[rows], places, weigh[rows])
     owned = y[np.concatenate(groups)].astype(float)
     room = ROOM * np.ptp(owned)
     bounds = np.array([owned.min() - room, owned.max() + room])
@@ -90,6 +91,15 @@ def fit_simple(
     trees = _trees(x, y, pairs, support, query, fold, weigh, summaries, rng)
     by_fold["trees"], whole["trees"] = [*trees], joined(trees, 1 / len(trees))
     return SimpleFits(by_fold, whole)
+
+
+def _some(
+    values: Int[np.ndarray, " n"], most: int, rng: np.random.Generator
+) -> Int[np.ndarray, " m"]:
+    """At most so many of the values, in their order."""
+    if len(values) <= most:
+        return values
+    return values[np.sort(rng.choice(len(values), most, replace=False))]
 
 
 def ridge_alone(rivals: Rivals, features: int) -> MixedModel:
@@ -122,8 +132,7 @@ def fit_logistics(
     """
     weigh = np.ones(len(x)) if weights is None else weights / max(float(weights.mean()), 1e-12)
     most = max(1, LOGISTIC // (outputs(classes) * len(groups)))
-    cut = lambda rows: rows if len(rows) <= most else rng.choice(rows, most, replace=False)
-    some = [cut(rows) for rows in groups]
+    some = [_some(rows, most, rng) for rows in groups]
     design, lines = design_of(at, x), range(1, x.shape[1] + 1)
     several = [rows for rows in groups if len(rows) > 1]
     moves = np.array([np.ptp(x[rows], axis=0) > 1e-6 for rows in several])

@@ -72,45 +72,49 @@ def with_summary(
 def summary_of(inputs: Transform, targets: Transform, ordered: bool) -> tuple[Summarise, Summarise]:
     """`summarise(batch)` of all real rows, and `leave_out(batch)` of all but each of them."""
 
-    def real(batch: Batch) -> Float[Array, "1 K"]:
-        return (batch.mask > 0).astype(batch.x.dtype)[None]
+    def of(batch: Batch, without: bool) -> Float[Array, "lines summary"]:
+        real = (batch.mask > 0).astype(batch.x.dtype)
+        return _moments(inputs(batch.x), targets(batch.y), real, without, ordered)
 
-    def summarise(batch: Batch) -> jax.Array:
-        mask = real(batch)
-        return _moments(inputs(batch.x), targets(batch.y), mask, mask, ordered)[0]
-
-    def leave_out(batch: Batch) -> jax.Array:
-        mask = real(batch)
-        others = mask * (1 - jnp.eye(mask.shape[1], dtype=mask.dtype))
-        return _moments(inputs(batch.x), targets(batch.y), mask, others, ordered)
-
-    return summarise, leave_out
+    return lambda batch: of(batch, False)[0], lambda batch: of(batch, True)
 
 
 def _moments(
     x: Float[Array, "K features"],
     y: Float[Array, "K out"],
-    real: Float[Array, "1 K"],
-    masks: Float[Array, "lines K"],
+    real: Float[Array, " K"],
+    without: bool,
     ordered: bool,
 ) -> Float[Array, "lines summary"]:
-    """The summaries of the rows that each line of `masks` selects.
+    """The summary of the real rows, one line; or `without` each row in turn, K lines.
 
     Squares are taken about the mean of all real rows, so that little is lost in their difference.
+    A row is left out of the sums, so that the cost is that of K rows and not of K x K.
     """
-    k, out = jnp.sum(masks, axis=1, keepdims=True), y.shape[1]
-    off = y - (real @ y) / jnp.maximum(jnp.sum(real), 1)
-    sums = masks @ jnp.concatenate([off, off**2, y, x], axis=1)
-    first, second, rest = sums[:, :out], sums[:, out : 2 * out], sums[:, 2 * out :]
+    mask, out = real[:, None], y.shape[1]
+    off = y - jnp.sum(mask * y, axis=0, keepdims=True) / jnp.maximum(jnp.sum(real), 1)
+    rows = mask * jnp.concatenate([off, off**2, y, x, jnp.ones_like(mask)], axis=1)
+    sums = jnp.sum(rows, axis=0, keepdims=True) - (rows if without else 0)
+    first, second, rest, k = jnp.split(sums, [out, 2 * out, sums.shape[1] - 1], axis=1)
     squares = jnp.maximum(second - first**2 / jnp.maximum(k, 1), 0)
     spread = jnp.sqrt((squares + 1e-6) / (k + 1))
     rest = rest / (k + 1)
     parts = [rest[:, :out], spread, k / (k + 3), rest[:, out:]]
     if ordered:
-        place = masks * jnp.arange(1, masks.shape[1] + 1, dtype=masks.dtype)[None]
-        newest = masks * (place == jnp.max(place, axis=1, keepdims=True)).astype(masks.dtype)
-        parts.append(newest @ jnp.concatenate([y, x], axis=1))
+        both = mask * jnp.concatenate([y, x], axis=1)
+        newest = _last(mask)
+        line = jnp.sum(newest * both, axis=0, keepdims=True)
+        if without:  # the newest row is left out where it is the row itself
+            before = jnp.sum(_last(mask * (1 - newest)) * both, axis=0, keepdims=True)
+            line = newest * before + (1 - newest) * line
+        parts.append(line)
     return jnp.concatenate(parts, axis=1)
+
+
+def _last(mask: Float[Array, "K 1"]) -> Float[Array, "K 1"]:
+    """One at the last row whose mask is one, zeros elsewhere."""
+    place = mask * jnp.arange(1, len(mask) + 1, dtype=mask.dtype)[:, None]
+    return mask * (place == jnp.max(place)).astype(mask.dtype)
 
 
 def no_rows(out: int, features: int, ordered: bool, dtype: DTypeLike) -> np.ndarray:
