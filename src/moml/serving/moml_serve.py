@@ -489,18 +489,22 @@ def _nobody(model: Model) -> Person:
     return Person(0, start, heads, effects)
 
 
-def _summaries(x: np.ndarray, y: np.ndarray, mask: np.ndarray, ordered: bool) -> np.ndarray:
-    """Means, spread, number and newest of the rows that each line of a mask [lines, rows] selects.
+def _summaries(x: np.ndarray, y: np.ndarray, ordered: bool, without: bool) -> np.ndarray:
+    """Means, spread, number and newest of all rows, in one line; or `without` each row in turn.
 
     Sums are divided by k + 1, so a summary of few rows is close to zero.
     """
-    k = mask.sum(axis=1)[:, None]
-    centre = (mask @ y) / np.maximum(k, 1)
-    squares = np.einsum("ln,lno->lo", mask, (y[None] - centre[:, None]) ** 2)
-    parts = [(mask @ y) / (k + 1), np.sqrt((squares + 1e-6) / (k + 1)), k / (k + 3)]
-    parts.append((mask @ x) / (k + 1))
+    n, out = y.shape
+    off = y - y.sum(axis=0) / max(n, 1)
+    rows = np.concatenate([off, off**2, y, x, np.ones((n, 1))], axis=1)
+    sums = rows.sum(axis=0, keepdims=True) - (rows if without else 0)
+    first, second, rest, k = np.split(sums, [out, 2 * out, sums.shape[1] - 1], axis=1)
+    squares = np.maximum(second - first**2 / np.maximum(k, 1), 0)
+    rest = rest / (k + 1)
+    parts = [rest[:, :out], np.sqrt((squares + 1e-6) / (k + 1)), k / (k + 3), rest[:, out:]]
     if ordered:
-        last = mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)
+        last = np.full(len(k), n - 1)
+        last[-1] -= without
         parts += [(k > 0) * y[last], (k > 0) * x[last]]
     return np.concatenate(parts, axis=1)
 
@@ -539,9 +543,9 @@ def _extended(model: Model, person: Person, x: np.ndarray, y: np.ndarray) -> Per
     else:
         target = summed = np.eye(model.classes)[y]
     bounded = _squash(x)
-    summary = lambda mask: _summaries(bounded, summed, mask, model.ordered)
+    summary = lambda without: _summaries(bounded, summed, model.ordered, without)
     both = lambda new, rows: _merged(person.summary, k, new, rows, model.out, inputs)
-    others = both(summary(1 - np.eye(n)), n - 1)  # a row sees the summary of the others
+    others = both(summary(True), n - 1)  # a row sees the summary of the others
     field = person.summary[2 * model.out + 1 : 2 * model.out + 1 + inputs]
     mean = np.clip(field * (k + 1) / max(k, 1) / NEAR, -0.99, 0.99)
     centre = NEAR * np.arctanh(mean)[None]
@@ -559,7 +563,7 @@ def _extended(model: Model, person: Person, x: np.ndarray, y: np.ndarray) -> Per
             effects[kind] = {"logs": _informed(one, old["logs"], design, y)}
         if isinstance(one, Mixed):
             effects[kind] = _updated(one, old, design, target[:, 0])
-    return Person(k + n, both(summary(np.ones((1, n))), n)[0], heads, effects)
+    return Person(k + n, both(summary(False), n)[0], heads, effects)
 
 
 def _slopes(z: np.ndarray, y: np.ndarray, classes: int | None) -> np.ndarray:
