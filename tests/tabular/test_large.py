@@ -92,7 +92,7 @@ def test_tasks_of_many_rows_come_in_smaller_batches(monkeypatch):
     np.testing.assert_allclose(by_size(x, y, lists, sums), wanted)
     assert all(tasks == 64 for tasks, _ in widths)
     widths.clear()
-    monkeypatch.setattr("moml.tabular.rows.BATCH", 256)
+    monkeypatch.setattr("moml.tabular.rows.BATCH", 2 * 256)
     np.testing.assert_allclose(by_size(x, y, lists, sums), wanted)
     assert {tasks * width for tasks, width in widths} == {256}
 
@@ -107,3 +107,17 @@ def test_tables_of_few_tasks_with_many_rows():
     run = moml.train_table({"who": who, "x": x, "y": y}, task="who", target="y", **few)
     given = run.predict({"who": np.arange(4), "x": np.zeros(4)}).columns["prediction"]
     np.testing.assert_allclose(given, level, atol=0.5)
+
+
+def test_tables_of_many_inputs(monkeypatch):
+    """60 inputs have no splines, and fewer rows for trees; with more than `WIDEST` none of both."""
+    rng = np.random.default_rng(0)
+    who, x = np.repeat(np.arange(20), 8), rng.normal(size=(160, 60))
+    table = {f"x{i}": x[:, i] for i in range(60)} | {"who": who}
+    table["y"] = x[:, 0] + rng.normal(size=20)[who] + 0.1 * rng.normal(size=160)
+    how = {"task": "who", "target": "y", "shots": 3, "members": 1, "iterations": 20}
+    kinds = {row["kind"] for row in moml.train_table(table, **how).model.scores}
+    assert {"summary", "intercept", "trees"} <= kinds and not kinds & {"spline", "curves"}
+    monkeypatch.setattr("moml.tabular.train.WIDEST", 50)
+    model = moml.train_table(table, **how, refit=False).model
+    assert model.stack is None and not model.simple

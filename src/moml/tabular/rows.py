@@ -27,7 +27,7 @@ RowLists = Sequence[Int[np.ndarray, " _"]]  # row numbers of each task
 Tree = TypeVar("Tree")
 CHUNK = 1024  # tasks or rows computed at a time
 FEW, NARROW = 64, 16  # tasks computed at a time of up to a chunk, and the least rows of a batch
-BATCH = 1 << 17  # rows of a batch, padding included, unless one task has more
+BATCH = 1 << 22  # inputs of a batch, padding included, unless one task has more
 
 
 class Rows(NamedTuple):
@@ -157,7 +157,7 @@ def by_size(
     found, order = [], []
     for every in buckets(sizes):
         width = power(int(sizes[every].max()))
-        count = max(1, min(each, BATCH // width))
+        count = max(1, min(each, BATCH // (width * max(1, x.shape[1]))))
         for some in np.split(every, range(count, len(every), count)):
             done = run(some, padded(x, y, [lists[i] for i in some], width, count))
             found.append(jax.tree.map(lambda leaf, n=some.size: np.asarray(leaf)[:n], done))

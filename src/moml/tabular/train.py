@@ -20,7 +20,7 @@ from moml.runs.consistency import assert_equal
 from moml.runtime.mesh import mesh
 from moml.runtime.process_group import ALONE, ProcessGroup
 from moml.tabular.fitting.boosted import boosted
-from moml.tabular.fitting.crossfit import FEW, fit_crossed
+from moml.tabular.fitting.crossfit import FEW, WIDEST, fit_crossed
 from moml.tabular.fitting.fit import fit_models
 from moml.tabular.model import TableModel
 from moml.tabular.rows import RowLists, Rows, Source, read
@@ -196,7 +196,8 @@ def train_table(
         say(line)
     for line in doubts(table, columns, groups) if process_group.leads else ():
         warnings.warn(line, MomlWarning, stacklevel=2)
-    crossed = kinds is None and build is None and len(groups.ids) < FEW
+    crossed = kinds is None and build is None
+    crossed = crossed and len(groups.ids) < FEW and x.shape[1] <= WIDEST
     brings = f"a new task brings {shots} row{'s' if shots > 1 else ''}"
     if crossed:
         say(f"each of {len(groups.ids)} tasks is scored by members that did not see it; {brings}")

@@ -26,8 +26,9 @@ ROOM = 0.5  # of the range of the targets, that predictions of a mixed model may
 
 LOGISTIC = 20_000  # rows times outputs that a logistic model learns from
 CROSSED, LEAST = 30_000_000, 200  # numbers in the cross products of mixed models; groups at least
-DESIGN = 200_000  # rows that mixed models learn from
+DESIGN, PIECES = 40_000_000, 400  # numbers in their design; its columns, else without splines
 ASKED, ROWS = 16, 10_000  # rows asked of a group at once, and in all, that trees learn from
+CELLS = 1_000_000  # of the inputs that trees learn from
 
 RowLists = Sequence[Int[np.ndarray, " _"]]
 Summaries = Callable[[RowLists], Float[np.ndarray, "lists summary"]]
@@ -62,21 +63,25 @@ def fit_simple(
     as it is scored, `summaries` the summaries of lists of known rows, `rivals` the baselines of
     each fold and of all tasks. The structures are found on all tasks, everything else is fitted
     without the tasks of a fold. Of many groups mixed models learn from some, and trees from some
-    rows.
+    rows. Tables of many inputs have no splines.
     """
     weigh = np.ones(len(x)) if weights is None else weights / max(float(weights.mean()), 1e-12)
-    most = max(LEAST, CROSSED // (2 + x.shape[1] + len(at.column)) ** 2)
+    columns = 1 + x.shape[1] + len(at.column)
+    bent = at if columns <= PIECES else Knots(*(part[:0] for part in at))
+    width = 1 + x.shape[1] + len(bent.column)
+    most = max(LEAST, CROSSED // (1 + width) ** 2)
     some = _some(np.arange(len(groups)), most, rng)
-    each = [_some(groups[i], DESIGN // len(some), rng) for i in some.tolist()]
+    many = max(2, DESIGN // (columns * len(some)))
+    each = [_some(groups[i], many, rng) for i in some.tolist()]
     rows = np.concatenate(each)
     places = np.split(np.arange(len(rows)), np.cumsum([len(part) for part in each])[:-1])
-    products = cross_products(design_of(at, x[rows]), y[rows], places, weigh[rows])
+    products = cross_products(design_of(at, x[rows])[:, :width], y[rows], places, weigh[rows])
     owned = y[np.concatenate(groups)].astype(float)
     room = ROOM * np.ptp(owned)
     bounds = np.array([owned.min() - room, owned.max() + room])
     by_fold: dict[str, list[Simple]] = {}
     whole: dict[str, Simple] = {}
-    for name, structure in structures(products, x.shape[1], at).items():
+    for name, structure in structures(products, x.shape[1], bent).items():
         full = fit_mixed(products, structure)
         parts = (products[fold[some] != f] for f in range(fold.max() + 1))
         fits = [fit_mixed(part, structure, full.theta) for part in parts]
@@ -86,8 +91,9 @@ def fit_simple(
         alone = [ridge_alone(one, x.shape[1])._replace(bounds=bounds) for one in rivals]
         by_fold["alone"], whole["alone"] = [*alone[:-1]], alone[-1]
     pairs = known_and_asked(groups, known, ordered, rng)
-    if sum(map(len, pairs.asked)) > ROWS:
-        pairs = bounded(pairs, ASKED, ROWS, rng)
+    inputs = x.shape[1] + summaries([groups[0][:0]]).shape[1]
+    if sum(map(len, pairs.asked)) > (least := min(ROWS, CELLS // inputs)):
+        pairs = bounded(pairs, ASKED, least, rng)
     trees = _trees(x, y, pairs, support, query, fold, weigh, summaries, rng)
     by_fold["trees"], whole["trees"] = [*trees], joined(trees, 1 / len(trees))
     return SimpleFits(by_fold, whole)

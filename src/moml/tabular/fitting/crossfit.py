@@ -31,7 +31,7 @@ from moml.tabular.score import Scored, score_rows, some_residuals
 from moml.training.evaluate import levels
 from moml.types import Meta, Record
 
-FEW = 2_000  # tasks; a table with fewer is cross-fitted
+FEW, WIDEST = 2_000, 300  # tasks; a table with fewer is cross-fitted, unless it has more inputs
 ASKED, EACH = 50_000, 64  # rows that are predicted in all, but of every task at least so many
 
 
