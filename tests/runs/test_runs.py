@@ -1,6 +1,7 @@
 import json
 import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from moml.config.config import Config, changed, check
 from moml.config.problems import Sine, Synthetic
 from moml.config.starts import STARTS
 from moml.config.toml import dump, parse
-from moml.errors import CheckpointError
-from moml.runs import runs, sweeps
+from moml.errors import CheckpointError, Interrupted
+from moml.runs import runs, session, sweeps
 from moml.runs.record import record_of
 from moml.storage.checkpoint import Checkpoints
 from moml.storage.folder import Lock
@@ -353,3 +354,16 @@ def test_a_callback_sees_scores_and_may_stop_a_run(whole, tmp_path):
     same_bytes(moml.load(tmp_path / "run").meta, seen[-1].meta)
     runs.resume(tmp_path / "run")
     assert last_state(tmp_path / "run") == last_state(whole)
+
+
+def test_a_signal_in_the_moment_that_the_compiler_ends_gives_the_same_line(tmp_path, monkeypatch):
+    """The compiler is not busy any more when the line is written."""
+    monkeypatch.setattr(session.compiling, "waits", lambda: True)
+    kept = Checkpoints(tmp_path / "checkpoints")
+    with (
+        pytest.raises(Interrupted, match="stopped while compiling; no step is saved yet") as error,
+        session.stop_signals() as signalled,
+        session._stopped(kept, signalled, "moml resume run"),
+    ):
+        signal.raise_signal(signal.SIGINT)
+    assert error.value.exit_code == 130

@@ -50,6 +50,10 @@ class Logs(NamedTuple):
 NO_LOGS = Logs()
 
 
+class WhileCompiling(KeyboardInterrupt):
+    """A signal came while the main thread waited for the compiler, which may be done by now."""
+
+
 @contextmanager
 def stop_signals(*, waits: bool = True) -> Iterator[Callable[[], int]]:
     """Record Ctrl-C and SIGTERM instead of stopping at once: a function to ask for the signal.
@@ -61,7 +65,9 @@ def stop_signals(*, waits: bool = True) -> Iterator[Callable[[], int]]:
 
     def note(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        if (waits and compiling.waits()) or (received[1:] and number == signal.SIGINT):
+        if waits and compiling.waits():
+            raise WhileCompiling
+        if received[1:] and number == signal.SIGINT:
             raise KeyboardInterrupt
 
     old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -87,9 +93,7 @@ def _stopped(kept: Checkpoints, signalled: Callable[[], int], command: str) -> I
     """Say what is saved where a signal came while the compiler was waited for."""
     try:
         yield
-    except KeyboardInterrupt as error:
-        if not compiling.busy():
-            raise
+    except WhileCompiling as error:
         kept.wait()
         saved = f"step {kept.good()[-1]} is saved" if kept.good() else "no step is saved yet"
         text = f"stopped while compiling; {saved}; go on with: {command}"
