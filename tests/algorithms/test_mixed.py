@@ -5,6 +5,7 @@ import pytest
 
 from moml.algorithms.tabular import simple_fit
 from moml.algorithms.tabular.mixed import (
+    Effects,
     Structure,
     cross_products,
     fit_mixed,
@@ -28,6 +29,11 @@ def table(tasks=12, seed=0, bend=0.0):
     for rows in groups:
         y[rows] += rng.normal() + 0.6 * rng.normal() * x[rows]
     return np.column_stack([np.ones(len(x)), x, w]), y, groups
+
+
+def each(effects, rows):
+    """The effects of one task for each of its rows."""
+    return Effects(*(np.repeat(part, rows, axis=0) for part in effects))
 
 
 FLAT = Structure((0, 1, 2), (-1, -1, -1), (0, 1))
@@ -56,7 +62,7 @@ def test_the_fit_is_the_least_deviance_and_predicts_as_dense_matrices_do(structu
     effects = update_effects(
         model, no_rows(model), new[None, :5], target[None, :5], np.ones((1, 5))
     )
-    mine = mixed_answer(model, np.repeat(effects.mean, 3, axis=0), new[5:])
+    mine = mixed_answer(model, each(effects, 3), new[5:])
     known, query = (new[:5], new[:5, :2], target[:5]), (new[5:], new[5:, :2])
     wanted = reference.predict(design, z, y, groups, model.covariance, s, prior, known, query)
     np.testing.assert_allclose(mine, wanted, rtol=1e-6)
@@ -70,7 +76,7 @@ def test_it_predicts_as_statsmodels():
     effects = update_effects(
         model, no_rows(model), new[None, :5], target[None, :5], np.ones((1, 5))
     )
-    mine = mixed_answer(model, np.repeat(effects.mean, 3, axis=0), new[5:])
+    mine = mixed_answer(model, each(effects, 3), new[5:])
     np.testing.assert_allclose(mine, RECORDED, atol=1e-4)
 
 
@@ -88,7 +94,7 @@ def test_levels_that_are_not_shrunk_give_the_within_estimator():
     slopes = np.linalg.lstsq(less(x), less(y[:, None])[:, 0], rcond=None)[0]
     np.testing.assert_allclose(model.beta[1:], slopes, rtol=1e-4)
     effects = update_effects(model, no_rows(model), design[None, :2], y[None, :2], np.ones((1, 2)))
-    given = mixed_answer(model, np.repeat(effects.mean, 3, axis=0), design[2:5])
+    given = mixed_answer(model, each(effects, 3), design[2:5])
     wanted = y[:2].mean() + (x[2:5] - x[:2].mean(axis=0)) @ slopes
     np.testing.assert_allclose(given, wanted, rtol=1e-4)
 
@@ -178,7 +184,7 @@ def test_the_ridge_of_a_task_alone_is_that_of_the_baselines():
         effects = update_effects(
             model, no_rows(model), wide[None, known], y[None, known], np.ones((1, k))
         )
-        found = mixed_answer(model, np.repeat(effects.mean, len(query), axis=0), wide[query])
+        found = mixed_answer(model, each(effects, len(query)), wide[query])
         wanted = rivals.answers(x, y, [known], np.zeros(len(query), int), x[query], None)
         np.testing.assert_allclose(found, wanted["per-task"], atol=1e-4)
 
@@ -217,7 +223,8 @@ def test_of_many_groups_mixed_models_learn_from_some_and_a_fold_from_others(monk
     def betas(y):
         given = {"known": [0, 2], "ordered": True, "support": groups, "query": groups}
         found = fit_simple(
-            x, y, groups, fold, knots(x), weights=None, rivals=[Rivals([0.0], 1.0, 1.0)] * 4,
+            x, y, groups, fold, knots(x), shift=0.0, weights=None,
+            rivals=[Rivals([0.0], 1.0, 1.0)] * 4,
             summaries=lambda some: np.zeros((len(some), 4)), rng=np.random.default_rng(0), **given,
         )  # fmt: skip
         return [*(m.beta for m in found.by_fold["intercept"]), found.whole["intercept"].beta]

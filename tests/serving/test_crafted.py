@@ -124,10 +124,10 @@ def elsewhere(folder):
 
 
 RUNS = {
-    "a newer format": (told("table.json", format=5), "moml .* in format 5; .*reads format 4"),
-    "an older format": (told("table.json", format=1), "moml .* in format 1; .*reads format 4"),
+    "a newer format": (told("table.json", format=6), "moml .* in format 6; .*reads format 5"),
+    "an older format": (told("table.json", format=1), "moml .* in format 1; .*reads format 5"),
     "no format": (written("table.json", b"{}"), "not written by moml"),
-    "little": (written("table.json", b'{"format": 4}'), "not written by moml"),
+    "little": (written("table.json", b'{"format": 5}'), "not written by moml"),
     "a list": (written("table.json", b"[]"), "not written by moml"),
     "brackets": (written("table.json", b"[" * 200_000), "cannot be read"),
     "a number for a name": (told("table.json", task=7), "other types"),
@@ -166,10 +166,10 @@ def test_an_index_leads_nowhere_else(whole, tmp_path):
 
 
 EXPORTS = {
-    "a newer format": (told("card.json", format=4), "export of format 4; this .* format 3"),
+    "a newer format": (told("card.json", format=5), "export of format 5; this .* format 4"),
     "an older format": (
         told("card.json", format=1),
-        "export of format 1; this .* format 3",
+        "export of format 1; this .* format 4",
     ),
     "a list": (written("card.json", b"[]"), "not an export"),
     "brackets": (written("card.json", b"[" * 200_000), "not an export"),

@@ -336,7 +336,7 @@ def test_other_formats_are_refused_by_number(run, tmp_path, capsys):
     file = tmp_path / "run" / "table.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 7}))
     seal(tmp_path / "run")
-    assert "in format 7; this version reads format 4" in refused(
+    assert "in format 7; this version reads format 5" in refused(
         capsys, "evaluate", tmp_path / "run"
     )
     (tmp_path / "other").mkdir()

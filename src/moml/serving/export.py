@@ -25,7 +25,7 @@ from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.store import building, free_place, read_about, write_blocks, write_ids
 from moml.types import Record
 
-FORMAT = 3  # of an export; the FORMAT of moml_serve.py
+FORMAT = 4  # of an export; the FORMAT of moml_serve.py
 FORMATS = ("numpy", "onnx")
 PREDICTOR = Path(__file__).with_name("moml_serve.py")  # copied, never imported
 HOW = "python moml_serve.py predict --data rows.csv --out predicted.csv; or in Python, see the file"

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-FORMAT = 3
+FORMAT = 4
 TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "BOOL": "|b1"}
 LONGEST = 100_000_000  # bytes of a safetensors header
 CHUNK = 4096  # rows that are predicted at a time
@@ -45,6 +45,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 DAY = 86_400.0
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}  # seconds
 CLIP = 100.0  # standard deviations of an input
+VARIANCE = 1.0  # of a logarithm, that predictions are corrected for
 BEYOND = 0.5  # of an input's range, that lines of mixed models go on outside of it
 NEAR, FAR = 3.0, 10.0  # bounds of inputs and targets, in standard deviations
 
@@ -259,14 +260,15 @@ class Net(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """A linear mixed model: F b + Z u of the design [1, x, pieces(x)], bounded; u ~ N(0, D)."""
+    """A linear mixed model: h(y) = F b + Z u + e of the design [1, x, pieces(x)]; u ~ N(0, D)."""
 
     fixed: np.ndarray  # the columns F
     beta: np.ndarray  # b
     random: np.ndarray  # the columns Z
     covariance: np.ndarray  # D
-    noise: np.ndarray  # variance
-    bounds: np.ndarray
+    noise: np.ndarray  # variance of e
+    bounds: np.ndarray  # of predictions
+    link: np.ndarray  # h: empty for the identity; of a logarithm shift, least, mean, deviation
 
 
 class Trees(NamedTuple):
@@ -411,8 +413,13 @@ def _simple(
         return two / two.sum(axis=1, keepdims=True)
     if isinstance(one, Mixed):
         design = _design(model.knots, x)
-        random = np.sum(design[:, one.random] * own("mean"), axis=1)
-        given = design[:, one.fixed] @ one.beta + random
+        z, given = design[:, one.random], design[:, one.fixed] @ one.beta
+        given = given + np.sum(z * own("mean"), axis=1)
+        if one.link.size:  # the mean of exp(log): E y = exp(m + v / 2) - shift
+            shift, _, middle, scale = one.link
+            variance = one.noise + np.einsum("rp,rpq,rq->r", z, own("covariance"), z)
+            logs = middle + scale * given + np.minimum(scale**2 * variance, VARIANCE) / 2
+            given = np.exp(np.minimum(logs, np.log(max(one.bounds[1] + shift, 1e-12)))) - shift
         return np.clip(given, *one.bounds)
     rows = np.array([person.rows for person in people])[which]
     mean = np.clip(c[:, 0] * (rows + 1) / np.maximum(rows, 1) / FAR, -0.99, 0.99)
@@ -443,7 +450,10 @@ def _design(knots: Arrays, x: np.ndarray) -> np.ndarray:
 
 
 def _updated(one: Mixed, old: Arrays, design: np.ndarray, y: np.ndarray) -> Arrays:
-    """C' = (I + C Z'Z / s)^-1 C,    m' = m + C' Z' (y - F b - Z m) / s"""
+    """C' = (I + C Z'Z / s)^-1 C,    m' = m + C' Z' (h(y) - F b - Z m) / s"""
+    if one.link.size:
+        shift, least, middle, scale = one.link
+        y = (np.log(np.maximum(y + shift, least)) - middle) / scale
     z, mean, covariance = design[:, one.random], old["mean"], old["covariance"]
     off = y - design[:, one.fixed] @ one.beta - z @ mean
     gain = np.eye(len(mean)) + covariance @ (z.T @ z) / one.noise

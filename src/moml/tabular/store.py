@@ -35,7 +35,7 @@ from moml.storage.manifest import seal, sync_folder, verify
 from moml.tabular.model import TableModel
 from moml.types import Record
 
-FORMAT = 4  # of table.json and the arrays beside it
+FORMAT = 5  # of table.json and the arrays beside it
 TYPES: Record = dict.fromkeys(("task", "target", "cold"), str) | {"shots": int, "seed": int}
 TYPES |= dict.fromkeys(("order", "weight", "model"), str | None)
 BLOCK = 4096  # tasks whose personal parameters are in memory at a time

@@ -1,10 +1,11 @@
 """Linear mixed models of grouped rows, fitted by restricted maximum likelihood (REML), in numpy.
 
-    y_i = F_i b + Z_i u_i + e_i,    u_i ~ N(0, D),    e_i ~ N(0, s I),    b_j ~ N(0, t_c(j))
+    h(y_i) = F_i b + Z_i u_i + e_i,    u_i ~ N(0, D),    e_i ~ N(0, s I),    b_j ~ N(0, t_c(j))
 
-F are some columns of a design, Z some of them. Columns of b that belong to a class c share a prior
-variance, which is estimated as D and s are; the others have a flat prior. So inputs that few
-groups determine are shrunk, and pieces of a range are a penalised spline.
+h is the identity or a logarithm (`links`). F are some columns of a design, Z some of them. Columns
+of b that belong to a class c share a prior variance, which is estimated as D and s are; the others
+have a flat prior. So inputs that few groups determine are shrunk, and pieces of a range are a
+penalised spline.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from moml.algorithms.tabular.links import OWN, Link, mean_target
 
 Products = Float[np.ndarray, "groups c c"]  # [F, y]' [F, y] of each group
 BOUND = 12.0  # of logarithms of variance ratios
@@ -31,17 +34,15 @@ class Structure(NamedTuple):
 
 
 class MixedModel(NamedTuple):
-    """A fitted model; prediction = design[:, fixed] @ beta + design[:, random] @ effects, bounded.
-
-    Beyond what training has seen a line goes on for ever.
-    """
+    """A fitted model; h(y) has the mean design[:, fixed] @ beta + design[:, random] @ effects."""
 
     fixed: Int[np.ndarray, " p"]
     beta: Float[np.ndarray, " p"]
     random: Int[np.ndarray, " q"]
     covariance: Float[np.ndarray, "q q"]  # D
     noise: Float[np.ndarray, ""]  # s
-    bounds: Float[np.ndarray, " 2"]  # predictions stay between them
+    bounds: Float[np.ndarray, " 2"]  # predictions stay between them: lines go on for ever
+    link: Link = OWN  # h
 
 
 class Effects(NamedTuple):
@@ -170,7 +171,7 @@ def update_effects(
     y: Float[np.ndarray, "tasks rows"],
     mask: Float[np.ndarray, "tasks rows"],
 ) -> Effects:
-    """The effects of tasks after further rows, exactly as if all rows came at once.
+    """The effects of tasks after further rows with h(y) = `y`, exactly as if all came at once.
 
     C' = (I + C Z'Z / s)^-1 C,    m' = m + C' Z' (y - F b - Z m) / s
     """
@@ -187,9 +188,15 @@ def update_effects(
 
 def mixed_answer(
     model: MixedModel,
-    mean: Float[np.ndarray, "rows q"],
+    effects: Effects,
     design: Float[np.ndarray, "rows columns"],
 ) -> Float[np.ndarray, " rows"]:
-    """Predictions of rows, each with the mean effects of its task."""
-    given = design[:, model.fixed] @ model.beta + np.sum(design[:, model.random] * mean, axis=1)
-    return np.clip(given, *model.bounds)
+    """Predictions of rows, each with the effects of its task: the mean of y.
+
+    h(y) ~ N(F b + Z m, s + Z C Z')
+    """
+    z, variance = design[:, model.random], np.zeros(len(design))
+    given = design[:, model.fixed] @ model.beta + np.sum(z * effects.mean, axis=1)
+    if model.link.size:
+        variance = model.noise + np.einsum("rp,rpq,rq->r", z, effects.covariance, z)
+    return mean_target(model.link, given, variance, model.bounds)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int, PyTree
 
+from moml.algorithms.tabular.links import linked
 from moml.algorithms.tabular.logistic import (
     Levels,
     LogisticModel,
@@ -45,7 +46,7 @@ def simple_extend(model: Simple, at: Knots, old: SimpleHead, batch: Batch) -> Si
     y, mask = np.asarray(batch.y), (np.asarray(batch.mask) > 0).astype(float)
     if isinstance(model, LogisticModel):
         return update_levels(model, Levels(*old), design, y, mask)
-    return update_effects(model, Effects(*old), design, y.astype(float), mask)
+    return update_effects(model, Effects(*old), design, linked(model.link, y.astype(float)), mask)
 
 
 def simple_answers(
@@ -59,7 +60,7 @@ def simple_answers(
     if isinstance(model, LogisticModel):
         return logistic_answer(model, Levels(*head).logs, design_of(at, x))
     if isinstance(model, MixedModel) and isinstance(head, Effects):
-        return mixed_answer(model, head.mean, design_of(at, x))
+        return mixed_answer(model, head, design_of(at, x))
     return known_mean(summary) + tree_answers(model, tree_inputs(summary, x))  # type: ignore[arg-type]
 
 
@@ -83,8 +84,8 @@ def read_simple(
         )
     elif isinstance(made, MixedModel):
         p, q = made.fixed.size, made.random.size
-        shapes = ((p,), (p,), (q,), (q, q), (), (2,))
-        inside = there(made.fixed) and there(made.random)
+        shapes = ((p,), (p,), (q,), (q, q), (), (2,), made.link.shape)
+        inside = there(made.fixed) and there(made.random) and made.link.shape in ((0,), (4,))
     else:
         trees, nodes = made.feature.shape
         shapes = ((trees, nodes), (trees, nodes), (trees, nodes + 1))

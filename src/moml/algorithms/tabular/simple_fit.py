@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from moml.algorithms.tabular.links import OWN, linked, log_link
 from moml.algorithms.tabular.logistic import fit_logistic, outputs
 from moml.algorithms.tabular.mixed import (
     FAR,
@@ -48,6 +49,7 @@ def fit_simple(
     fold: Int[np.ndarray, " groups"],
     at: Knots,
     *,
+    shift: float,
     weights: Float[np.ndarray, " rows"] | None,
     known: Sequence[int],
     ordered: bool,
@@ -59,11 +61,13 @@ def fit_simple(
 ) -> SimpleFits:
     """Mixed models of all structures that the table suggests, and boosted trees.
 
-    `known` are the numbers of known rows to learn for, `support` and `query` the rows of each task
-    as it is scored, `summaries` the summaries of lists of known rows, `rivals` the baselines of
-    each fold and of all tasks. The structures are found on all tasks, everything else is fitted
-    without the tasks of a fold. Of many groups mixed models learn from some, and trees from some
-    rows. Tables of many inputs have no splines.
+    `shift` is the target's mean over its deviation: where targets y + shift are positive and differ
+    by factors, there are mixed models of their logarithms too. `known` are the numbers of known
+    rows to learn for, `support` and `query` the rows of each task as it is scored, `summaries` the
+    summaries of lists of known rows, `rivals` the baselines of each fold and of all tasks. The
+    structures are found on all tasks, everything else is fitted without the tasks of a fold. Of
+    many groups mixed models learn from some, and trees from some rows. Tables of many inputs have
+    no splines.
     """
     weigh = np.ones(len(x)) if weights is None else weights / max(float(weights.mean()), 1e-12)
     columns = 1 + x.shape[1] + len(at.column)
@@ -75,18 +79,21 @@ def fit_simple(
     each = [_some(groups[i], many, rng) for i in some.tolist()]
     rows = np.concatenate(each)
     places = np.split(np.arange(len(rows)), np.cumsum([len(part) for part in each])[:-1])
-    products = cross_products(design_of(at, x[rows])[:, :width], y[rows], places, weigh[rows])
-    owned = y[np.concatenate(groups)].astype(float)
+    design, owned = design_of(at, x[rows])[:, :width], y[np.concatenate(groups)].astype(float)
     room = ROOM * np.ptp(owned)
     bounds = np.array([owned.min() - room, owned.max() + room])
     by_fold: dict[str, list[Simple]] = {}
     whole: dict[str, Simple] = {}
-    for name, structure in structures(products, x.shape[1], bent).items():
-        full = fit_mixed(products, structure)
-        parts = (products[fold[some] != f] for f in range(fold.max() + 1))
-        fits = [fit_mixed(part, structure, full.theta) for part in parts]
-        by_fold[name] = [fit.model._replace(bounds=bounds) for fit in fits]
-        whole[name] = full.model._replace(bounds=bounds)
+    for before, link in {"": OWN, "log-": log_link(owned, shift)}.items():
+        if link is None:
+            continue
+        products = cross_products(design, linked(link, y[rows]), places, weigh[rows])
+        for kind, structure in structures(products, x.shape[1], bent).items():
+            full = fit_mixed(products, structure)
+            parts = (products[fold[some] != f] for f in range(fold.max() + 1))
+            fits = [full, *(fit_mixed(part, structure, full.theta) for part in parts)]
+            models = [fit.model._replace(bounds=bounds, link=link) for fit in fits]
+            whole[before + kind], by_fold[before + kind] = models[0], [*models[1:]]
     if x.shape[1] <= WIDE:
         alone = [ridge_alone(one, x.shape[1])._replace(bounds=bounds) for one in rivals]
         by_fold["alone"], whole["alone"] = [*alone[:-1]], alone[-1]

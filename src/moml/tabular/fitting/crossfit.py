@@ -90,7 +90,8 @@ def fit_crossed(
     plain, simple = fit_logistics(
         x, y, classes, every, fold, at, weights=given.weights, rng=rng
     ) if classes else fit_simple(
-        x, y, every, fold, at, weights=given.weights, known=levels(shots), ordered=ordered,
+        x, y, every, fold, at, shift=target.scale.mean / max(target.scale.std, 1e-12),
+        weights=given.weights, known=levels(shots), ordered=ordered,
         support=parts.support, query=parts.query, rivals=rivals,
         summaries=lambda some: table(own).personal(x, y, some).summary, rng=rng,
     )  # fmt: skip
