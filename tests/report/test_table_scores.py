@@ -1,5 +1,6 @@
 import pytest
 
+from moml.report import terminal
 from moml.report.terminal import print_scores, verdict
 
 MODELS = ("personal", "pooled", "per-task", "shrunken-mean")
@@ -56,8 +57,43 @@ def test_classes_are_judged_by_their_log_loss():
     assert verdict(both).startswith("personalisation does not pay on this table: log loss 0.7")
 
 
-def test_a_table_has_a_line_a_model(capsys):
+def test_a_table_has_a_line_for_each_number_of_known_rows(capsys):
     print_scores(rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.5, 0.9, 0.8, 0.7)), "y")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "rmse of y by known rows: 1 held-out task, 1,200 rows"
-    assert [line.split()[1] for line in lines if line.startswith("│")] == list(MODELS)
+    assert [line.split() for line in lines if "model" in line or "pooled" in line] == [
+        ["rows", *MODELS]
+    ]
+    assert [line.split()[0] for line in lines if "± 0.1" in line] == ["0", "3"]
+    assert lines[-1] == "± is the standard deviation of the tasks' own scores"
+
+
+def test_scores_of_five_models_fit_on_80_columns(capsys, monkeypatch):
+    monkeypatch.setattr(terminal.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    given = []
+    for k in range(10):
+        for model in (*MODELS, "lightgbm"):
+            one = {"model": model, "shots": k, "metric": "rmse", "mean": 0.12345, "std": 0.0678}
+            given.append(one | {"tasks": 9, "rows": 90})
+    print_scores(given, "y")
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.count("0.1235 ± 0.068") for line in lines) == 50
+    assert max(map(len, lines)) <= 80
+
+
+def test_large_scores_have_no_exponents(capsys):
+    print_scores(rows("rmse", (95129.6, 9e4, 9e4, 9e4), (12512.3, 9e4, 9e4, 9e4)), "price")
+    assert "95,130 ± 0.1" in capsys.readouterr().out
+    said = verdict(rows("rmse", (95129.6, 9e4, 9e4, 9e4), (12512.3, 9e4, 9e4, 9e4)))
+    assert said == "personalisation pays: rmse 12,510 after 3 rows, 90,000 without any"
+
+
+@pytest.mark.parametrize("above, said", [((-0.1, 0.1), "1 task cannot tell"),
+                                         ((-0.1, 0.001), "personalisation does not pay")])  # fmt: skip
+def test_that_it_does_not_pay_needs_support_too(above, said):
+    given = rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.91, 0.9, 1.0, 1.0))
+    for row in given:
+        row["above"] = list(above)
+    assert verdict(given).startswith(said)
