@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from moml.data.exact import exact
-from moml.data.table.columns import Columns, learn_columns
+from moml.data.table.columns import Columns, check_missing, learn_columns
 from moml.data.table.frame import Frame, as_table, columns_of
 from moml.errors import MomlError, MomlWarning
 from moml.tabular.fitting.fit import fit_rows
 from moml.tabular.model import TableModel
 from moml.tabular.predict import labelled
 from moml.tabular.run import TableRun
-from moml.tabular.train import check_missing, train_table
+from moml.tabular.train import train_table
 from moml.types import Record
 
 try:
@@ -54,7 +54,7 @@ class _Estimator(BaseEstimator):
         order: Any = None,
         missing: Any = "impute",
         shots: Any = None,
-        hold_out: Any = 0.2,
+        hold_out: Any = None,
         refit: Any = True,
         members: Any = 3,
         iterations: Any = None,

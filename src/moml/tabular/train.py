@@ -7,14 +7,15 @@ from functools import partial
 
 import numpy as np
 
+from moml.algorithms.tabular.members import Shape, candidates
 from moml.config.user_function import load_build
 from moml.data.table.cells import cells
-from moml.data.table.columns import Columns, learn_columns
+from moml.data.table.columns import check_missing, learn_columns
 from moml.data.table.doubts import doubts
-from moml.data.table.frame import Table, as_categories
+from moml.data.table.frame import as_categories
 from moml.data.table.groups import group, split, weights
 from moml.data.table.levels import cross_fitted, with_levels
-from moml.errors import ConfigError, DataError, MomlWarning, check_count
+from moml.errors import ConfigError, MomlWarning, check_count
 from moml.models.user import as_model, check_model
 from moml.runs.consistency import assert_equal
 from moml.runtime.mesh import mesh
@@ -40,7 +41,7 @@ from moml.training.progress import bar
 
 SHOTS = 10  # the largest default
 REFIT = 5_000  # tasks; a larger table is not trained a second time
-MISSING = ("impute", "refuse")
+HOLD_OUT = 0.2
 
 
 def train_table(
@@ -61,7 +62,7 @@ def train_table(
     na: Sequence[str] = (),
     missing: str = "impute",
     shots: int | None = None,
-    hold_out: float = 0.2,
+    hold_out: float | None = None,
     refit: bool = True,
     members: int = 3,
     iterations: int | None = None,
@@ -112,16 +113,18 @@ def train_table(
     shots
         Rows that a new task will have; by default half of the median task, at most 10.
     hold_out
-        Share of the tasks to score on, by a model that has not learned from them.
+        Share of the tasks to score on, by a model that has not learned from them; by default 0.2.
+        Of a cross-fitted table all tasks are scored, and this is refused.
     refit
-        Then train once more on all tasks, if they are at most 5,000, and keep that model.
+        Then train once more on all tasks, if they are at most 5,000, and keep that model. The model
+        of a cross-fitted table has always learned from all.
     members
         Networks of each kind that are averaged.
     iterations
         Training steps; by default chosen by the number of tasks.
     kinds
-        Kinds of networks to train: summary, head (for numbers), steps. By default two of them,
-        and of fewer than 2,000 tasks mixed models and trees too, weighed by cross-fitting.
+        Kinds of networks to train: summary, head (for numbers), steps. By default two of them; a
+        table with fewer than 2,000 tasks is then cross-fitted, with mixed models and trees too.
     seed
         Seed of everything random.
     model
@@ -172,7 +175,8 @@ def train_table(
     table = as_categories(read(data, wanted, [task, *categorical], form), categorical)
     table.named(exclude)  # raises for a misspelt name
     groups = group(table, task, order)
-    parts = split(groups, hold_out, seed)
+    share = HOLD_OUT if hold_out is None else hold_out
+    parts = split(groups, share, seed)
     columns = learn_columns(
         table,
         target,
@@ -192,12 +196,19 @@ def train_table(
     classes = len(columns.target.classes) or None
     if build is not None:
         check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
+    crossed = kinds is None and build is None
+    crossed = crossed and len(groups.ids) < FEW and x.shape[1] <= WIDEST
+    if crossed and (hold_out is not None or not refit):
+        given_ = "refit=False" if hold_out is None else f"hold_out={hold_out}"
+        networks = " ".join(candidates(Shape(x.shape[1], classes)))
+        raise ConfigError(
+            f"a table with fewer than {FEW:,} tasks is cross-fitted: all are scored and learned "
+            f"from; to hold some out give kinds, such as --kinds {networks}; got {given_}"
+        )
     for line in describe(columns, table, groups):
         say(line)
     for line in doubts(table, columns, groups) if process_group.leads else ():
         warnings.warn(line, MomlWarning, stacklevel=2)
-    crossed = kinds is None and build is None
-    crossed = crossed and len(groups.ids) < FEW and x.shape[1] <= WIDEST
     brings = f"a new task brings {shots} row{'s' if shots > 1 else ''}"
     if crossed:
         say(f"each of {len(groups.ids)} tasks is scored by members that did not see it; {brings}")
@@ -215,8 +226,9 @@ def train_table(
         mesh=grid,
     )  # fmt: skip
     settings = {
-        "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
-        "missing": missing, "classification": classification,
+        "hold_out": None if crossed else share, "members": members, "iterations": iterations,
+        "refit": refit, "kinds": None if kinds is None else list(kinds), "missing": missing,
+        "classification": classification,
         "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
         "categorical": list(categorical), "cells": form._asdict(),
     }  # fmt: skip
@@ -226,7 +238,8 @@ def train_table(
     assert_equal(process_group, "command", {**named, **settings})
     assert_equal(process_group, "table", facts)
     if grid is not None:
-        say(f"members on {grid.size} devices of {process_group.processes} processes")
+        each = "" if process_group.processes == 1 else f" of {process_group.processes} processes"
+        say(f"members on {grid.size} devices{each}")
     with (
         process_group.watch(),
         open_logs(log if process_group.leads else (), logs, named | settings) as phase,
@@ -280,16 +293,3 @@ def _personal(
             some = groups[first : first + BLOCK]
             yield model.personal(x, y, some), np.array([len(rows) for rows in some])
             advance(first + len(some))
-
-
-def check_missing(table: Table, columns: Columns, missing: str) -> None:
-    """Raise for the first missing input, if `missing` is "refuse"."""
-    if missing not in MISSING:
-        raise ConfigError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}")
-    for name in columns.names if missing == "refuse" else ():
-        lacking = table.column(name).missing
-        if lacking.any():
-            more = int(lacking.sum()) - 1
-            others = f", nor have {more:,} others" if more else ""
-            place = table.where(int(np.argmax(lacking)), name)
-            raise DataError(f"{place} has no value{others}; missing values are refused here")
