@@ -90,8 +90,10 @@ def test_large_scores_have_no_exponents(capsys):
     assert said == "personalisation pays: rmse 12,510 after 3 rows, 90,000 without any"
 
 
-@pytest.mark.parametrize("above, said", [((-0.1, 0.1), "1 task cannot tell"),
-                                         ((-0.1, 0.001), "personalisation does not pay")])  # fmt: skip
+@pytest.mark.parametrize(
+    "above, said",
+    [((-0.1, 0.1), "1 task cannot tell"), ((-0.1, 0.001), "personalisation does not pay")],
+)
 def test_that_it_does_not_pay_needs_support_too(above, said):
     given = rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.91, 0.9, 1.0, 1.0))
     for row in given:

@@ -84,10 +84,23 @@ def test_ids_and_targets_alone_are_a_table(tmp_path, capsys):
     moml("train", "--data", path, *TASK, *SMALL[:-1], "--out", run)
     told = capsys.readouterr()
     assert "no input: a task is predicted from its known rows alone" in told.out
-    assert "moml: warning: tasks 'Ann' and 'ann ' differ in case, spaces or unicode" in told.err
+    assert "moml: warning: tasks 'Ann' and 'ann ' differ in case, spaces, zeros or unicode" in told.err
     moml("predict", run, "--data", path, "--out", tmp_path / "p.parquet")
     made = pq.read_table(tmp_path / "p.parquet")["prediction"].to_numpy()
     assert len(np.unique(made.round(6))) == 30  # one value a task
     moml("export", run, "--out", tmp_path / "export")
     served = moml_serve.load(tmp_path / "export").predict({"user": list(data["user"])})
     np.testing.assert_allclose(served["prediction"], made, rtol=1e-5)
+
+
+def test_ids_known_by_another_spelling_are_told_at_predict_and_adapt(tmp_path, capsys):
+    path, run = csv_file(tmp_path / "whole.csv", columns()), tmp_path / "run"
+    moml("train", "--data", path, *TASK, *SMALL[:-1], "--out", run)
+    floats = csv_file(tmp_path / "floats.csv", columns() | {"user": columns()["user"] * 1.0})
+    said = "task '0.0' is new, but '0' is known (and 29 more such pairs): they differ in case,"
+    moml("predict", run, "--data", floats, "--out", tmp_path / "a.csv")
+    assert f"\n{said}" in capsys.readouterr().out
+    moml("predict", run, "--data", path, "--adapt-on", floats, "--out", tmp_path / "b.csv")
+    assert f"to adapt on: {said}" in capsys.readouterr().out
+    moml("adapt", run, "--data", floats, "--out", tmp_path / "adapted")
+    assert said in capsys.readouterr().out

@@ -173,7 +173,7 @@ def predict(command: Predict) -> None:
 
 def adapt(command: Adapt) -> None:
     """Write the personal models."""
-    made = command.load().adapt(command.data, command.out, progress=True)
+    made = command.load().adapt(command.data, command.out, progress=True, say=say)
     say(f"{len(made.tasks.places):,} personal models: {command.out}")
 
 

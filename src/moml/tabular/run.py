@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from moml.storage.folder import versions
 from moml.tabular import store
 from moml.tabular.model import TableModel
 from moml.tabular.model_arrays import as_arrays, read_model
-from moml.tabular.predict import Predicted, adapted, labelled, predict_rows, with_frames
+from moml.tabular.predict import Predicted, adapted, labelled, predict_rows, remarks_on, with_frames
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
 from moml.training.fit import Learner
@@ -109,15 +109,9 @@ class TableRun:
         remarks = self.columns.remarks(table)
         del table
         later = None if adapt_on is None else self.rows(adapt_on)
-        given, known, spread = predict_rows(
+        given, known, spread, more = predict_rows(
             self.models, self.about["cold"], self.tasks, groups, x, later, progress
         )
-        owner = np.repeat(np.arange(len(groups.ids)), groups.sizes)
-        lacking = owner[known[groups.order] == 0]
-        if len(lacking):
-            tasks = f"{len(np.unique(lacking)):,} of {len(groups.ids):,} tasks"
-            rows = f"{len(lacking):,} of {len(x):,} rows"
-            remarks.append(f"no known rows of {tasks} ({rows}): predicted without adaptation")
         new = labelled(target, given)
         if interval is not None:
             new["lower"], new["upper"] = around(
@@ -125,12 +119,17 @@ class TableRun:
             )
             if (lack := tasks_lacking(self.residuals, interval)) is not None:
                 needs = f"needs {lack[0]:,} tasks to score on, this run has {lack[1]:,}"
-                remarks.append(f"an interval of {interval:g} {needs}: lower and upper are infinite")
+                more.append(f"an interval of {interval:g} {needs}: lower and upper are infinite")
         write(new)
-        return Predicted(new, remarks)
+        return Predicted(new, [*remarks, *more])
 
     def adapt(
-        self, data: Source, out: str | os.PathLike[str] | None = None, *, progress: bool = False
+        self,
+        data: Source,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        progress: bool = False,
+        say: Callable[[str], None] = lambda line: None,
     ) -> "TableRun":
         """Adapt to the tasks of a table.
 
@@ -142,6 +141,8 @@ class TableRun:
             A new folder for the result, with one file per task; None: in memory.
         progress
             Show progress.
+        say
+            Called with remarks on the rows.
 
         Returns
         -------
@@ -149,6 +150,8 @@ class TableRun:
         """
         out = None if out is None else store.free_place(out)
         later = self.rows(data)
+        for line in remarks_on(later, self.tasks):
+            say(line)
         ids = later.groups.ids
         blocks = adapted(self.model, self.tasks, ids, later, progress)
         return self.with_tasks(ids, blocks, out, each=True)

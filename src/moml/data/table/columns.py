@@ -150,7 +150,8 @@ def learn_columns(
     inputs, exclude = (inputs and table.named(inputs)), expanded(exclude, table.columns)
     known, apart = learn_target(table, target, rows, classification), {target, *exclude}
     for name in set(inputs or ()) & apart:
-        raise DataError(f"column {name} cannot be an input: it is the target, task or weight")
+        said = "it is the target, task or weight, or excluded"
+        raise DataError(f"column {name} cannot be an input: {said}")
     left_out = {} if inputs else {k: v for k, v in table.left_out.items() if k not in apart}
     found = []
     for name in [name for name in (inputs or table.columns) if name not in apart]:
