@@ -84,7 +84,9 @@ def test_ids_and_targets_alone_are_a_table(tmp_path, capsys):
     moml("train", "--data", path, *TASK, *SMALL[:-1], "--out", run)
     told = capsys.readouterr()
     assert "no input: a task is predicted from its known rows alone" in told.out
-    assert "moml: warning: tasks 'Ann' and 'ann ' differ in case, spaces, zeros or unicode" in told.err
+    assert (
+        "moml: warning: tasks 'Ann' and 'ann ' differ in case, spaces, zeros or unicode" in told.err
+    )
     moml("predict", run, "--data", path, "--out", tmp_path / "p.parquet")
     made = pq.read_table(tmp_path / "p.parquet")["prediction"].to_numpy()
     assert len(np.unique(made.round(6))) == 30  # one value a task
