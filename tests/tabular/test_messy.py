@@ -6,8 +6,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from moml.data import as_table, learn_columns
+from moml.data.table.groups import group
 from moml.serving import moml_serve
 from moml.tabular.run import load_table_run
+from moml.tabular.summary import describe
 from tests.tabular.test_commands import SMALL, moml, quick, refused  # noqa: F401
 
 TASK = ["--task", "user", "--target", "y"]
@@ -49,6 +52,15 @@ def test_numbers_in_european_form_are_read_alike_in_training_and_predicting(tmp_
     made = [pq.read_table(tmp_path / f"{name}.parquet") for name in "ab"]
     assert made[0]["prediction"] == made[1]["prediction"]
     assert made[0]["x"].to_pylist() == texts["x"]  # cells are copied as they are
+
+
+def test_texts_that_are_numbers_are_told_unless_they_are_categories():
+    data = columns() | {"code": [str(i % 40) for i in range(180)]}
+    table = as_table(data)
+    known, tasks = learn_columns(table, "y", exclude=["user"]), group(table, "user")
+    said = "column code has texts: --decimal '.' reads 180 of 180 values as numbers"
+    assert said in describe(known, table, tasks)
+    assert said not in describe(known, table, tasks, ["code"])
 
 
 def test_codes_are_categories_if_asked_for(tmp_path, capsys):

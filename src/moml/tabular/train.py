@@ -205,7 +205,7 @@ def train_table(
             f"a table with fewer than {FEW:,} tasks is cross-fitted: all are scored and learned "
             f"from; to hold some out give kinds, such as --kinds {networks}; got {given_}"
         )
-    for line in describe(columns, table, groups):
+    for line in describe(columns, table, groups, categorical):
         say(line)
     for line in doubts(table, columns, groups) if process_group.leads else ():
         warnings.warn(line, MomlWarning, stacklevel=2)
