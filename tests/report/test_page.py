@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import tomllib
 
@@ -325,4 +326,7 @@ def test_importance_of_inputs(table):
     assert [row["permuted"] for row in ranks] == sorted(
         (r["permuted"] for r in ranks), reverse=True
     )
-    assert "Importance of inputs" in "".join(map(str, tables.body(run)))
+    text = "".join(map(str, tables.body(run)))
+    assert "Importance of inputs" in text
+    assert re.search(r'<td class="n">[+-]', text) and not re.search(r"<td>[+-]\d", text)
+    assert "tasks, each by members that have not seen it" in text

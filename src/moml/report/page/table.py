@@ -9,6 +9,7 @@ from moml.report.page.svg import Series
 from moml.report.terminal import plural, score_grid, verdict
 from moml.types import Record
 
+DECIDED = "which decided when to stop and what to average"
 MODELS = {
     "personal": "adapted to each task's known rows",
     "pooled": "the same for every task",
@@ -82,7 +83,8 @@ def body(run: Tabled) -> list[Markup]:
     fields = ["kind", "eta", "beta", "loss", "kept"]
     columns = ["kind of member", "eta", "beta", "loss", "averaged into the model"]
     tasks = f"{tried[0]['tasks']:,} training tasks"
-    caption = f"Loss on {tasks} that decided when to stop and what to average"
+    how = "each by members that have not seen it" if "weight" in tried[0] else DECIDED
+    caption = f"Loss on {tasks}, {how}"
     caption += ", in the run that this one continues" if "continued" in run.about else ""
     if "weight" in tried[0]:
         fields, columns = [*fields, "weight"], [*columns, f"weight of the kind, {most} known rows"]
@@ -136,7 +138,7 @@ def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
     )
     spread = (
         "Spread over the tasks: the band contains all but the lowest and the highest tenth of the "
-        "scores."
+        "scores. The lines are over all rows; a few tasks with large errors can lift them above it."
     )
     return [
         by_known(lines, measure, "rows", caption, bands=False),
