@@ -197,7 +197,8 @@ def verdict(rows: Sequence[Record]) -> str:
     name = min(rivals, key=lambda model: scores[model, most])
     if scores[name, most] < after:
         result += f"; but {name} alone has {figure(scores[name, most])}"
-        result += ", which may be chance" if above[name] and above[name][1] >= 0 else ""
+        worse = above[name]
+        result += ", which may be chance" if worse and worse[1] >= 0 else ""
     if pays and low > 0:
         return f"personalisation pays: {result}"
     tasks = max(row["tasks"] for row in rows)

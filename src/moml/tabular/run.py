@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jax
@@ -35,13 +35,13 @@ from moml.types import Record
 class TableRun:
     """A trained table, as `moml.train_table` returns it and `moml.load` opens it."""
 
-    about: Record  # names of columns, settings, ids of tasks: the content of table.json
-    columns: Columns
-    models: dict[str, TableModel]  # "personal" and "pooled"
-    rivals: Rivals
-    tasks: store.TaskStore  # the tasks that it knows
-    residuals: dict[int, np.ndarray]
-    evaluation: list[Record]  # scores on the held-out tasks
+    about: Record = field(repr=False)  # columns, settings, ids: the content of table.json
+    columns: Columns = field(repr=False)
+    models: dict[str, TableModel] = field(repr=False)  # "personal" and "pooled"
+    rivals: Rivals = field(repr=False)
+    tasks: store.TaskStore = field(repr=False)  # the tasks that it knows
+    residuals: dict[int, np.ndarray] = field(repr=False)
+    evaluation: list[Record] = field(repr=False)  # scores on the held-out tasks
     folder: Path | None = None  # None: in memory
 
     @property

@@ -15,7 +15,7 @@ from moml.data.table.doubts import doubts
 from moml.data.table.frame import as_categories
 from moml.data.table.groups import group, split, weights
 from moml.data.table.levels import cross_fitted, with_levels
-from moml.errors import ConfigError, MomlWarning, check_count
+from moml.errors import MomlWarning
 from moml.models.user import as_model, check_model
 from moml.runs.consistency import assert_equal
 from moml.runtime.mesh import mesh
@@ -24,6 +24,7 @@ from moml.tabular.fitting.boosted import boosted
 from moml.tabular.fitting.crossfit import FEW, WIDEST, fit_crossed
 from moml.tabular.fitting.fit import fit_models
 from moml.tabular.model import TableModel
+from moml.tabular.options import check_not_held_out, check_options
 from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
 from moml.tabular.score import cold_start, fit_rivals, score_tasks
@@ -155,22 +156,15 @@ def train_table(
     """
     out = None if out is None else free_place(out)
     logs = logs_place(out, log)
-    check_count("members", members)
-    check_count("seed", seed, least=0)
-    for name, count in (("shots", shots), ("iterations", iterations)):
-        if count is not None:
-            check_count(name, count)
-    special = [name for name in (task, target, order, weight) if name]
-    if task in (target, order, weight) or target in (order, weight):
-        raise ConfigError(
-            f"task, target, order and weight must be different columns; got {special}"
-        )
-    if devices is not None:
-        check_count("devices", devices)
+    roles = {"task": task, "target": target, "order": order, "weight": weight}
+    counts = {"members": members, "shots": shots, "iterations": iterations, "devices": devices}
+    check_options(columns=roles, counts=counts, seed=seed, kinds=kinds)
     grid = mesh(devices) if process_group.processes > 1 or (devices or 1) > 1 else None
     say = say if process_group.leads else lambda line: None
     build = None if model is None else load_build(model)
-    wanted = None if inputs is None else list(dict.fromkeys([*special, *inputs]))
+    wanted = (
+        None if inputs is None else list(dict.fromkeys([*filter(None, roles.values()), *inputs]))
+    )
     form = cells(decimal, thousands, units, na)
     table = as_categories(read(data, wanted, [task, *categorical], form), categorical)
     table.named(exclude)  # raises for a misspelt name
@@ -198,13 +192,8 @@ def train_table(
         check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
     crossed = kinds is None and build is None
     crossed = crossed and len(groups.ids) < FEW and x.shape[1] <= WIDEST
-    if crossed and (hold_out is not None or not refit):
-        given_ = "refit=False" if hold_out is None else f"hold_out={hold_out}"
-        networks = " ".join(candidates(Shape(x.shape[1], classes)))
-        raise ConfigError(
-            f"a table with fewer than {FEW:,} tasks is cross-fitted: all are scored and learned "
-            f"from; to hold some out give kinds, such as --kinds {networks}; got {given_}"
-        )
+    if crossed:
+        check_not_held_out(hold_out, refit, FEW, candidates(Shape(x.shape[1], classes)))
     for line in describe(columns, table, groups, categorical):
         say(line)
     for line in doubts(table, columns, groups) if process_group.leads else ():
@@ -232,8 +221,7 @@ def train_table(
         "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
         "categorical": list(categorical), "cells": form._asdict(),
     }  # fmt: skip
-    named = {"task": task, "target": target, "order": order, "weight": weight, "shots": shots,
-             "seed": seed, "model": model}  # fmt: skip
+    named = {**roles, "shots": shots, "seed": seed, "model": model}
     facts = {"rows": len(x), "tasks": len(every), "features": x.shape[1], "targets": y.sum()}
     assert_equal(process_group, "command", {**named, **settings})
     assert_equal(process_group, "table", facts)
