@@ -85,6 +85,7 @@ def test_help_of_training_on_a_table(capsys):
         assert stopped.value.code == 0
         said = capsys.readouterr().out
         assert "--thousands" in said and "--categorical" in said
+        assert said.index("--target") < said.index("--devices") < said.index("--cluster")
 
 
 @pytest.mark.filterwarnings("default::moml.errors.MomlWarning")

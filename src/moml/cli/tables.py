@@ -131,7 +131,7 @@ def train_by(
 
 
 def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> type:
-    """A dataclass of a function's parameters, for tyro; of one for many processes also theirs."""
+    """A dataclass of a function's parameters, for tyro; of one for many processes, theirs last."""
     import docstring_parser
 
     text = docstring_parser.parse(function.__doc__ or "")
@@ -143,12 +143,15 @@ def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> t
     for name, given in parameters.items():
         kind, needed = types.get(name, given.annotation), given.default is given.empty
         if kind is not None:
-            word = "from" if name == "source" else name
-            kind = Annotated[kind, tyro.conf.arg(name=word.replace("_", "-"), help=help_[name])]
+            word = "from" if name == "source" else name.replace("_", "-")
+            text_ = " ".join((help_[name] or "").split())
+            kind = Annotated[kind, tyro.conf.arg(name=word, help=text_)]
             found.append((name, kind, field() if needed or name == "out" else given.default))
     found.append(("json", Annotated[Path | None, tyro.conf.arg(help="File for the rows.")], None))
-    bases = (Execution,) if "process_group" in parameters else ()
-    made = make_dataclass("Train", found, bases=bases, frozen=True, kw_only=True)
+    made = make_dataclass("Train", found, frozen=True, kw_only=True)
+    if "process_group" in parameters:  # its fields after those of the table, but for common ones
+        common = [one for one in found if one[0] in {each.name for each in fields(Execution)}]
+        made = make_dataclass("Train", common, bases=(Execution, made), frozen=True, kw_only=True)
     made.__doc__ = text.short_description
     return made
 
