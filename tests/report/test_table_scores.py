@@ -83,6 +83,17 @@ def test_scores_of_five_models_fit_on_80_columns(capsys, monkeypatch):
     assert max(map(len, lines)) <= 80
 
 
+def test_differences_to_the_personal_model_have_intervals(capsys):
+    given = rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.5, 0.9, 0.8, 0.7))
+    for row in given:
+        row["above"] = [0.1234, row["mean"]]
+    print_scores(given, "y")
+    assert (
+        "score minus personal after 3 rows, 95 % interval over 1 task: pooled 0.123 to 0.9, "
+        "per-task 0.123 to 0.8, shrunken-mean 0.123 to 0.7\n"
+    ) in capsys.readouterr().out
+
+
 def test_large_scores_have_no_exponents(capsys):
     print_scores(rows("rmse", (95129.6, 9e4, 9e4, 9e4), (12512.3, 9e4, 9e4, 9e4)), "price")
     assert "95,130 ± 0.1" in capsys.readouterr().out

@@ -152,6 +152,8 @@ def print_scores(rows: Sequence[Record], target: str) -> None:
         shots, scores = score_grid(rows, metric)
         lines = [[k, *cells] for k, *cells in zip(map(str, shots), *scores.values(), strict=True)]
         print_table(None, ["rows", *scores], lines, box=SIMPLE_HEAD, padding=0, show_edge=False)
+        for line in differences(rows, metric):
+            print(line, flush=True)
     print("± is the standard deviation of the tasks' own scores", flush=True)
 
 
@@ -163,6 +165,22 @@ def score_grid(rows: Sequence[Record], metric: str) -> tuple[list[int], dict[str
         cell = f"{figure(row['mean'])} ± {figure(row['std'], 2)}"
         scores.setdefault(row["model"], []).append(cell)
     return list(dict.fromkeys(row["shots"] for row in mine)), scores
+
+
+def differences(rows: Sequence[Record], metric: str) -> list[str]:
+    """A line on the intervals, over tasks, of other models' scores minus that of the personal one.
+
+    >>> row = {"metric": "rmse", "shots": 3, "tasks": 9}
+    >>> differences([row | {"model": "pooled", "above": [0.5, 1.25]}], "rmse")
+    ['score minus personal after 3 rows, 95 % interval over 9 tasks: pooled 0.5 to 1.25']
+    """
+    most = max(row["shots"] for row in rows)
+    some = [row for row in rows if (row["metric"], row["shots"]) == (metric, most)]
+    some = [row for row in some if row["model"] != "personal" and "above" in row]
+    ends = ("{model} {} to {}".format(*(figure(e, 3) for e in r["above"]), **r) for r in some)
+    of = f"95 % interval over {plural(some[0]['tasks'], 'task')}" if some else ""
+    said = f"score minus personal after {plural(most, 'row')}, {of}: {', '.join(ends)}"
+    return [said] if some else []
 
 
 def figure(value: float, digits: int = 4) -> str:

@@ -6,7 +6,7 @@ from moml.report.page.charts import by_known
 from moml.report.page.html import Markup, join, pair, section, table, tag, tiles, upper
 from moml.report.page.runs import METRICS, Tabled
 from moml.report.page.svg import Series
-from moml.report.terminal import plural, score_grid, verdict
+from moml.report.terminal import differences, plural, score_grid, verdict
 from moml.types import Record
 
 DECIDED = "which decided when to stop and what to average"
@@ -75,10 +75,14 @@ def body(run: Tabled) -> list[Markup]:
     for name in metrics:
         shots, scores = score_grid(run.rows, name)
         caption = (
-            f"{upper(METRICS[name].words)} by known rows; ± is the standard deviation over tasks"
+            f"{upper(METRICS[name].words)} by known rows, {plural(run.rows[0]['tasks'], 'task')}; "
+            "± is the standard deviation over tasks"
         )
         lines = [[join([m, tag("small", MODELS[m])]), *cells] for m, cells in scores.items()]
         parts.append(table(caption, ["model", *map(str, shots)], lines))
+        parts += [
+            tag("p", upper(line) + ".", class_="soft") for line in differences(run.rows, name)
+        ]
     tried = run.about["personal"]["scores"]
     fields = ["kind", "eta", "beta", "loss", "kept"]
     columns = ["kind of member", "eta", "beta", "loss", "averaged into the model"]
