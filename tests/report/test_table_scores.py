@@ -8,7 +8,7 @@ MODELS = ("personal", "pooled", "per-task", "shrunken-mean")
 
 def rows(metric, before, after):
     """Scores before adaptation and after 3 rows, in the order of MODELS."""
-    rest = {"std": 0.1, "tasks": 1, "rows": 1200}
+    rest = {"std": 0.1, "tasks": 9, "rows": 1200}
     return [
         {"model": model, "shots": k, "metric": metric, "mean": mean} | rest
         for k, means in ((0, before), (3, after))
@@ -31,7 +31,7 @@ def test_verdict_on_personalisation(after, said):
 @pytest.mark.parametrize(
     "above, said",
     [
-        ((-0.1, 0.5), "1 task cannot tell whether personalisation pays: rmse 0.8 after 3 rows"),
+        ((-0.1, 0.5), "9 tasks cannot tell whether personalisation pays: rmse 0.8 after 3 rows"),
         ((0.1, 0.5), "personalisation pays: rmse 0.8 after 3 rows"),
     ],
 )
@@ -60,7 +60,7 @@ def test_classes_are_judged_by_their_log_loss():
 def test_a_table_has_a_line_for_each_number_of_known_rows(capsys):
     print_scores(rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.5, 0.9, 0.8, 0.7)), "y")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "rmse of y by known rows: 1 held-out task, 1,200 rows"
+    assert lines[0] == "rmse of y by known rows: 9 held-out tasks, 1,200 rows"
     assert [line.split() for line in lines if "model" in line or "pooled" in line] == [
         ["rows", *MODELS]
     ]
@@ -89,9 +89,22 @@ def test_differences_to_the_personal_model_have_intervals(capsys):
         row["above"] = [0.1234, row["mean"]]
     print_scores(given, "y")
     assert (
-        "score minus personal after 3 rows, 95 % interval over 1 task: pooled 0.123 to 0.9, "
+        "score minus personal after 3 rows, 95 % interval over 9 tasks: pooled 0.123 to 0.9, "
         "per-task 0.123 to 0.8, shrunken-mean 0.123 to 0.7\n"
     ) in capsys.readouterr().out
+
+
+def test_few_tasks_support_no_verdict(capsys):
+    given = rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.5, 0.9, 0.8, 0.4))
+    for row in given:
+        row |= {
+            "above": [-0.3, -0.1] if row["model"] == "shrunken-mean" else [0.1, 0.5],
+            "tasks": 5,
+        }
+    assert verdict(given).startswith("5 tasks cannot tell whether personalisation pays: rmse 0.5")
+    assert verdict(given).endswith("; but shrunken-mean alone has 0.4, which may be chance")
+    print_scores(given, "y")
+    assert "interval" not in capsys.readouterr().out
 
 
 def test_large_scores_have_no_exponents(capsys):
@@ -103,7 +116,7 @@ def test_large_scores_have_no_exponents(capsys):
 
 @pytest.mark.parametrize(
     "above, said",
-    [((-0.1, 0.1), "1 task cannot tell"), ((-0.1, 0.001), "personalisation does not pay")],
+    [((-0.1, 0.1), "9 tasks cannot tell"), ((-0.1, 0.001), "personalisation does not pay")],
 )
 def test_that_it_does_not_pay_needs_support_too(above, said):
     given = rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.91, 0.9, 1.0, 1.0))

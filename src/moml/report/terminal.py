@@ -16,6 +16,7 @@ from moml.types import Record
 SHOWN = 20  # clients; of more, only the worst half as many
 OURS = ("personal", "pooled")  # rows of a table's scores that are no rivals
 NARROW = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}  # look of wide tables
+FEWEST = 6  # tasks; of fewer, all may be on one side by chance in more than 5 % of cases
 PAYS = 0.99  # personalisation pays below this share of the best score without adaptation
 
 
@@ -177,6 +178,7 @@ def differences(rows: Sequence[Record], metric: str) -> list[str]:
     most = max(row["shots"] for row in rows)
     some = [row for row in rows if (row["metric"], row["shots"]) == (metric, most)]
     some = [row for row in some if row["model"] != "personal" and "above" in row]
+    some = [row for row in some if row["tasks"] >= FEWEST]
     ends = ("{model} {} to {}".format(*(figure(e, 3) for e in r["above"]), **r) for r in some)
     of = f"95 % interval over {plural(some[0]['tasks'], 'task')}" if some else ""
     said = f"score minus personal after {plural(most, 'row')}, {of}: {', '.join(ends)}"
@@ -196,7 +198,8 @@ def figure(value: float, digits: int = 4) -> str:
 def verdict(rows: Sequence[Record]) -> str:
     """Compare the personal model, with most known rows, to the best score without adaptation.
 
-    Where rows have intervals of differences, over tasks, these must support what is said.
+    Where rows have intervals of differences, over tasks, these must support what is said, and be
+    over `FEWEST` tasks or more.
     """
     metric = "rmse" if any(row["metric"] == "rmse" for row in rows) else "log_loss"
     mine = [row for row in rows if row["metric"] == metric]
@@ -207,19 +210,19 @@ def verdict(rows: Sequence[Record]) -> str:
     before = min(scores["personal", 0], scores["pooled", 0])
     both = f"{figure(after)} after {plural(most, 'row')}, {figure(before)} without any"
     result = f"{metric.replace('_', ' ')} {both}"
-    pays = after <= PAYS * before
     low, high = above["personal"] or (before - after,) * 2  # of the gain
-    if high < (1 - PAYS) * before or not (pays or above["personal"]):
+    tasks = max(row["tasks"] for row in rows)
+    few = tasks < FEWEST and above["personal"] is not None
+    if high < (1 - PAYS) * before and not few:
         return f"personalisation does not pay on this table: {result}"
     rivals = [model for model, shots in scores if shots == most and model not in OURS]
     name = min(rivals, key=lambda model: scores[model, most])
     if scores[name, most] < after:
         result += f"; but {name} alone has {figure(scores[name, most])}"
         worse = above[name]
-        result += ", which may be chance" if worse and worse[1] >= 0 else ""
-    if pays and low > 0:
+        result += ", which may be chance" if worse and (few or worse[1] >= 0) else ""
+    if after <= PAYS * before and low > 0 and not few:
         return f"personalisation pays: {result}"
-    tasks = max(row["tasks"] for row in rows)
     return f"{plural(tasks, 'task')} cannot tell whether personalisation pays: {result}"
 
 
