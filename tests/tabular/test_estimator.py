@@ -188,10 +188,10 @@ def test_what_is_refused(table):
             X, y, [None if i == 2 else id_ for i, id_ in enumerate(groups)]
         ),
         "missing must be one of": lambda: MomlRegressor(missing="drop").fit(X, y, groups),
-        r"list of some of summary, head, steps; got \['tree'\]": lambda: MomlRegressor(
+        r"kinds must be some of summary, head, steps; got \['tree'\]": lambda: MomlRegressor(
             kinds=["tree"]
         ).fit(X, y, groups),
-        "list of some of summary, head, steps; got 'head'": lambda: MomlRegressor(kinds="head").fit(
+        "kinds must be a list of names; got 'head'": lambda: MomlRegressor(kinds="head").fit(
             X, y, groups
         ),
         "column days": lambda: MomlRegressor(order="days").fit(X, y, groups),

@@ -1,6 +1,7 @@
 """Checks of the options of `train_table`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from moml.errors import ConfigError, check_count
 
@@ -9,22 +10,36 @@ KINDS = ("summary", "head", "steps")
 
 def check_options(
     *,
-    columns: dict[str, str | None],
-    counts: dict[str, int | None],
+    columns: Mapping[str, Any],
+    lists: Mapping[str, Any],
+    counts: Mapping[str, int | None],
     seed: int,
-    kinds: Sequence[str] | None,
 ) -> None:
-    """Raise unless columns with a role differ, counts are counts, and kinds are a list of kinds."""
+    """Raise unless columns with a role are different names, lists are lists, counts are counts.
+
+    >>> check_options(columns={}, lists={"exclude": "age"}, counts={}, seed=0)
+    Traceback (most recent call last):
+        ...
+    moml.errors.ConfigError: exclude must be a list of names; got 'age'
+    """
     for name, count in counts.items():
         if count is not None:
             check_count(name, count)
     check_count("seed", seed, least=0)
+    for role, name in columns.items():
+        if name is not None and not isinstance(name, str):
+            raise ConfigError(f"{role} must be the name of a column, a text; got {name!r}")
     given = [name for name in columns.values() if name]
-    if columns["task"] in given[1:] or columns["target"] in given[2:]:
+    roles = [columns.get("task"), columns.get("target")]
+    if any(given.count(name) > 1 for name in roles):
         *most, last = columns
         raise ConfigError(f"{', '.join(most)} and {last} must be different columns; got {given}")
-    if kinds is not None and (isinstance(kinds, str) or not kinds or set(kinds) - {*KINDS}):
-        raise ConfigError(f"kinds must be a list of some of {', '.join(KINDS)}; got {kinds!r}")
+    for name, some in lists.items():
+        if isinstance(some, str):
+            raise ConfigError(f"{name} must be a list of names; got {some!r}")
+    kinds = lists.get("kinds")
+    if kinds is not None and (not kinds or set(kinds) - {*KINDS}):
+        raise ConfigError(f"kinds must be some of {', '.join(KINDS)}; got {list(kinds)}")
 
 
 def check_not_held_out(

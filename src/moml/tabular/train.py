@@ -158,7 +158,8 @@ def train_table(
     logs = logs_place(out, log)
     roles = {"task": task, "target": target, "order": order, "weight": weight}
     counts = {"members": members, "shots": shots, "iterations": iterations, "devices": devices}
-    check_options(columns=roles, counts=counts, seed=seed, kinds=kinds)
+    lists = {"inputs": inputs, "exclude": exclude, "categorical": categorical, "kinds": kinds}
+    check_options(columns=roles, lists=lists, counts=counts, seed=seed)
     grid = mesh(devices) if process_group.processes > 1 or (devices or 1) > 1 else None
     say = say if process_group.leads else lambda line: None
     build = None if model is None else load_build(model)

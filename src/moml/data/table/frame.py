@@ -216,7 +216,8 @@ def columns_of(frame: Frame) -> dict[str, Arrow]:
         table = arrow().table(frame)
         return {name: table[name].combine_chunks() for name in table.column_names}
     except (arrow().ArrowException, TypeError, ValueError, LookupError) as error:
-        raise DataError(f"the table cannot be read: {error}") from error
+        said = "; ".join(map(str, reversed(error.args)))
+        raise DataError(f"the table cannot be read: {said}") from error
 
 
 def labels(
