@@ -21,6 +21,7 @@ def rows(metric, before, after):
     [
         ((0.5, 0.9, 0.8, 0.7), "personalisation pays: rmse 0.5 after 3 rows, 0.9 without any"),
         ((0.895, 0.9, 0.8, 0.7), "personalisation does not pay on this table: rmse 0.895"),
+        ((0.895, 0.9, 0.8, 0.7), "0.9 without any; but shrunken-mean alone has 0.7"),
         ((0.8, 0.9, 0.9, 0.7), "without any; but shrunken-mean alone has 0.7"),
     ],
 )

@@ -213,14 +213,14 @@ def verdict(rows: Sequence[Record]) -> str:
     low, high = above["personal"] or (before - after,) * 2  # of the gain
     tasks = max(row["tasks"] for row in rows)
     few = tasks < FEWEST and above["personal"] is not None
-    if high < (1 - PAYS) * before and not few:
-        return f"personalisation does not pay on this table: {result}"
     rivals = [model for model, shots in scores if shots == most and model not in OURS]
     name = min(rivals, key=lambda model: scores[model, most])
     if scores[name, most] < after:
         result += f"; but {name} alone has {figure(scores[name, most])}"
         worse = above[name]
         result += ", which may be chance" if worse and (few or worse[1] >= 0) else ""
+    if high < (1 - PAYS) * before and not few:
+        return f"personalisation does not pay on this table: {result}"
     if after <= PAYS * before and low > 0 and not few:
         return f"personalisation pays: {result}"
     return f"{plural(tasks, 'task')} cannot tell whether personalisation pays: {result}"

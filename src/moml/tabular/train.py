@@ -191,8 +191,8 @@ def train_table(
     classes = len(columns.target.classes) or None
     if build is not None:
         check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
-    crossed = kinds is None and build is None
-    crossed = crossed and len(groups.ids) < FEW and x.shape[1] <= WIDEST
+    few = kinds is None and build is None and len(groups.ids) < FEW
+    crossed = few and x.shape[1] <= WIDEST
     if crossed:
         check_not_held_out(hold_out, refit, FEW, candidates(Shape(x.shape[1], classes)))
     for line in describe(columns, table, groups, categorical):
@@ -203,6 +203,8 @@ def train_table(
     if crossed:
         say(f"each of {len(groups.ids)} tasks is scored by members that did not see it; {brings}")
     else:
+        if few:
+            say(f"not cross-fitted: {x.shape[1]:,} encoded inputs are more than {WIDEST}")
         learn = f"{len(parts.train):,} tasks to learn from"
         say(f"{learn}, {len(parts.held):,} held out to score on; {brings}")
     del table
