@@ -100,13 +100,13 @@ def _without_rows(
     """Remarks on tasks without known rows, and on the rows of `later`."""
     owner = np.repeat(np.arange(len(groups.ids)), groups.sizes)
     lacking = owner[known[groups.order] == 0]
-    new, ids, lines = np.unique(lacking), set(store.places), list[str]()
+    new, lines = np.unique(lacking), list[str]()
     if len(new):
         tasks, rows = f"{len(new):,} of {len(groups.ids):,}", f"{len(lacking):,} of {len(owner):,}"
         lines.append(f"no known rows of {tasks} tasks ({rows} rows): predicted without adaptation")
     if later is not None:
-        ids.update(later.groups.ids)
         lines += [f"to adapt on: {line}" for line in remarks_on(later, store)]
+    ids = {*store.places, *(later.groups.ids if later else ())} if len(new) else ()
     return [*lines, *respelled([groups.ids[i] for i in new], ids)]
 
 

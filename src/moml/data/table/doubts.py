@@ -112,31 +112,41 @@ def _one_to_one(table: Table, name: str, column: Column, target: str, of: Column
 def _paired(codes: Codes, others: Codes) -> int | None:
     """How many codes there are, if each always goes with the same one of the others."""
     both = (codes >= 0) & (others >= 0)
-    pairs = len(np.unique(np.stack([codes[both], others[both]]), axis=1).T)
-    values, kinds = (len(np.unique(some[both])) for some in (codes, others))
-    return values if both.sum() >= LEAST and pairs == values == kinds > 1 else None
+    codes, others = codes[both].astype(np.int64), others[both]
+    values, kinds = len(np.unique(codes)), len(np.unique(others))
+    if len(codes) < LEAST or not values == kinds > 1:
+        return None
+    pairs = len(np.unique(codes * (int(others.max()) + 1) + others))
+    return values if pairs == values else None
 
 
 def _numbering(table: Table, inputs: Iterable[str], groups: Groups) -> list[str]:
     """Inputs that number the rows, or the tasks."""
-    owner = np.empty(table.rows, np.int32)
-    owner[groups.order] = np.repeat(np.arange(len(groups.ids)), groups.sizes)
     tasks, lines = len(groups.ids), []
     for name in inputs:
         column, said, wide = table.columns[name], None, 0
-        if column.kind == "number" and column.values.dtype.kind in "iu":
-            wide = int(column.values.max()) - int(column.values.min())
-            rises = table.rows >= ROWS and (column.values[1:] > column.values[:-1]).all()
+        values = column.values
+        if column.kind == "number" and values.dtype.kind in "iu":
+            wide = int(values.max()) - int(values.min())
+            rises = table.rows >= ROWS and (values[1:] > values[:-1]).all()
             if rises and wide < DENSE * table.rows:
                 said = "rises from row to row, as row numbers do"
         elif column.kind != "text":
             continue
         few = tasks < LEAST or wide >= DENSE * tasks
-        if said is None and not few and _paired(labels(table, name)[0], owner) == tasks:
+        if said is None and not few and _names_tasks(values, groups):
             said = "has one value in each task and no two tasks share one, as with an id"
         if said is not None:
             lines.append(f"column {name} {said}; if so, leave it out by exclude (--exclude {name})")
     return lines
+
+
+def _names_tasks(values: Codes, groups: Groups) -> bool:
+    """Whether every task has one value, another than all others."""
+    of_task, first = values[groups.order], groups.start[:-1]
+    new = np.flatnonzero(of_task[1:] != of_task[:-1]) + 1  # where a value ends
+    one_each = np.isin(new, first).all()
+    return bool(one_each and len(np.unique(of_task[first])) == len(first))
 
 
 def _two_values(table: Table, columns: Columns) -> list[str]:

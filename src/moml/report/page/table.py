@@ -94,7 +94,8 @@ def body(run: Tabled) -> list[Markup]:
         fields, columns = [*fields, "weight"], [*columns, f"weight of the kind, {most} known rows"]
     rows = [[_cell(one[field]) for field in fields] for one in tried]
     parts.append(section("What was tried", table(caption, columns, rows)))
-    some = "held-out tasks" if run.about["held_out"] else "the tasks that it learned from"
+    learned = "the tasks that it learned from, which overstates what it has learned by heart,"
+    some = "held-out tasks" if run.about["held_out"] else learned
     parts += _importance(run.about.get("importance", []), some)
     return [*parts, section("Columns", _columns(run.about))]
 
