@@ -88,6 +88,20 @@ def test_help_of_training_on_a_table(capsys):
         assert said.index("--target") < said.index("--devices") < said.index("--cluster")
 
 
+def test_commands_of_other_runs_name_those_of_tables(tmp_path, capsys):
+    path, run = csv_file(tmp_path / "Visits.CSV", columns()), tmp_path / "run"
+    said = refused(capsys, "train", path, *TASK)
+    assert said.endswith("Visits.CSV is a table: give it as --data, with --task and --target")
+    run.mkdir()
+    (run / "table.json").write_text("{}")
+    for command in ("resume", "score"):
+        assert "is the run of a table; it is for moml evaluate" in refused(capsys, command, run)
+    for words, prog in ((["--data", path], "--data"), (["--from", run, "--data", path], "--from")):
+        with pytest.raises(SystemExit):
+            moml("train", *words, "--nonsense")
+        assert f"{prog} --help" in capsys.readouterr().err
+
+
 @pytest.mark.filterwarnings("default::moml.errors.MomlWarning")
 def test_ids_and_targets_alone_are_a_table(tmp_path, capsys):
     data = columns()

@@ -92,27 +92,25 @@ def train(arguments: Sequence[str]) -> None:
     missing = Literal["impute", "refuse"]
     kinds = list[Literal["summary", "head", "steps"]] | None
     types = some_names | {"inputs": list[str] | None, "missing": missing, "kinds": kinds}
-    train_by(train_table, arguments, **types)
+    train_by(train_table, arguments, "moml train --data", **types)
 
 
 def go_on(arguments: Sequence[str]) -> None:
     """Continue a table's run, print what is done, and the scores."""
     from moml.tabular.continuation import continue_table
 
-    train_by(continue_table, arguments)
+    train_by(continue_table, arguments, "moml train --data --from")
 
 
 def train_by(
-    function: Callable[..., "TableRun"], arguments: Sequence[str], **types: object
+    function: Callable[..., "TableRun"], arguments: Sequence[str], prog: str, **types: object
 ) -> None:
     """Call a training function with the options that are its parameters, and print the scores.
 
     The help texts are those of its docstring. `types` replace annotations; None drops an option.
     """
     helped = [word for word in arguments if word in ("-h", "--help")]  # also after --data alone
-    command: object = tyro.cli(
-        _options(function, types), args=helped or arguments, prog="moml train"
-    )
+    command: object = tyro.cli(_options(function, types), args=helped or arguments, prog=prog)
     options = dict(vars(command))
     file = rows_file(options.pop("json"))
     some("inputs", options.get("inputs"))

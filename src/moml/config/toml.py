@@ -18,6 +18,7 @@ from moml.config.plugins import check_imported
 from moml.config.problems import PROBLEMS, Problem
 from moml.config.starts import STARTS
 from moml.config.values import value_of, values_of
+from moml.data.table.files import ENDINGS
 from moml.errors import ConfigError, PluginNeeded
 from moml.kept import kept
 from moml.methods import METHODS, factory_of
@@ -163,6 +164,8 @@ def load(name_or_path: str | Path) -> Config:
     if str(name_or_path) in STARTS:
         return STARTS[str(name_or_path)]
     path = Path(name_or_path)
+    if path.is_file() and path.name.lower().endswith(sum(ENDINGS.values(), ())):
+        raise ConfigError(f"{path} is a table: give it as --data, with --task and --target")
     try:
         return parse(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError as error:
