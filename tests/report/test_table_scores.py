@@ -12,7 +12,7 @@ def rows(metric, before, after):
     return [
         {"model": model, "shots": k, "metric": metric, "mean": mean} | rest
         for k, means in ((0, before), (3, after))
-        for model, mean in zip(MODELS, means, strict=True)
+        for model, mean in zip(MODELS, means, strict=False)
     ]
 
 
@@ -50,6 +50,11 @@ def test_a_verdict_names_lightgbm_where_it_is_best():
     given = rows("rmse", (1.0, 0.9, 1.2, 1.2), (0.8, 0.9, 0.9, 0.7))
     given += [{**row, "model": "lightgbm", "mean": 0.6} for row in given[:1] + given[4:5]]
     assert verdict(given).endswith("0.9 without any; but lightgbm alone has 0.6")
+
+
+def test_a_verdict_without_rivals():
+    given = rows("rmse", (1.0, 0.9), (0.5, 0.9))
+    assert verdict(given) == "personalisation pays: rmse 0.5 after 3 rows, 0.9 without any"
 
 
 def test_classes_are_judged_by_their_log_loss():

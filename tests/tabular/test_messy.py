@@ -122,7 +122,7 @@ def test_ids_and_targets_alone_are_a_table(tmp_path, capsys):
     np.testing.assert_allclose(served["prediction"], made, rtol=1e-5)
 
 
-def test_ids_known_by_another_spelling_are_told_at_predict_and_adapt(tmp_path, capsys):
+def test_ids_known_by_another_spelling_are_told(tmp_path, capsys):
     path, run = csv_file(tmp_path / "whole.csv", columns()), tmp_path / "run"
     moml("train", "--data", path, *TASK, *SMALL[:-1], "--out", run)
     floats = csv_file(tmp_path / "floats.csv", columns() | {"user": columns()["user"] * 1.0})
@@ -132,4 +132,6 @@ def test_ids_known_by_another_spelling_are_told_at_predict_and_adapt(tmp_path, c
     moml("predict", run, "--data", path, "--adapt-on", floats, "--out", tmp_path / "b.csv")
     assert f"to adapt on: {said}" in capsys.readouterr().out
     moml("adapt", run, "--data", floats, "--out", tmp_path / "adapted")
+    assert said in capsys.readouterr().out
+    moml("train", "--from", run, "--data", floats, "--iterations", 1, "--out", tmp_path / "later")
     assert said in capsys.readouterr().out

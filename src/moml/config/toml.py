@@ -164,9 +164,9 @@ def load(name_or_path: str | Path) -> Config:
     if str(name_or_path) in STARTS:
         return STARTS[str(name_or_path)]
     path = Path(name_or_path)
-    if path.is_file() and path.name.lower().endswith(sum(ENDINGS.values(), ())):
-        raise ConfigError(f"{path} is a table: give it as --data, with --task and --target")
     try:
+        if path.name.lower().endswith(sum(ENDINGS.values(), ())) and path.is_file():
+            raise ConfigError(f"{path} is a table: give it as --data, with --task and --target")
         return parse(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError as error:
         raise ConfigError(

@@ -214,7 +214,7 @@ def verdict(rows: Sequence[Record]) -> str:
     tasks = max(row["tasks"] for row in rows)
     few = tasks < FEWEST and above["personal"] is not None
     rivals = [model for model, shots in scores if shots == most and model not in OURS]
-    name = min(rivals, key=lambda model: scores[model, most])
+    name = min(rivals, key=lambda model: scores[model, most], default="personal")
     if scores[name, most] < after:
         result += f"; but {name} alone has {figure(scores[name, most])}"
         worse = above[name]
