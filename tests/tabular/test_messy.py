@@ -135,3 +135,5 @@ def test_ids_known_by_another_spelling_are_told(tmp_path, capsys):
     assert said in capsys.readouterr().out
     moml("train", "--from", run, "--data", floats, "--iterations", 1, "--out", tmp_path / "later")
     assert said in capsys.readouterr().out
+    moml("evaluate", run, "--data", floats)
+    assert said in capsys.readouterr().out

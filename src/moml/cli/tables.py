@@ -157,7 +157,7 @@ def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> t
 def evaluate(command: Evaluate) -> None:
     """Print the scores of a run."""
     file, run = rows_file(command.json), command.load()
-    report(run.evaluate(command.data, progress=True), run.about["target"], file)
+    report(run.evaluate(command.data, progress=True, say=say), run.about["target"], file)
 
 
 def predict(command: Predict) -> None:

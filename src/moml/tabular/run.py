@@ -1,6 +1,5 @@
 """`TableRun`: a trained table, in memory or in a folder; `load` opens any run."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +17,9 @@ from moml.data.table.columns import Columns
 from moml.data.table.groups import group, weights
 from moml.errors import ConfigError, DataError
 from moml.runs.runs import load as load_learner
-from moml.storage.arrays import write_arrays
-from moml.storage.files import write_text
-from moml.storage.folder import versions
 from moml.tabular import store
 from moml.tabular.model import TableModel
-from moml.tabular.model_arrays import as_arrays, read_model
+from moml.tabular.model_arrays import read_model, write_run
 from moml.tabular.predict import Predicted, adapted, labelled, predict_rows, remarks_on, with_frames
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
@@ -156,7 +152,13 @@ class TableRun:
         blocks = adapted(self.model, self.tasks, ids, later, progress)
         return self.with_tasks(ids, blocks, out, each=True)
 
-    def evaluate(self, data: Source | None = None, *, progress: bool = False) -> list[Record]:
+    def evaluate(
+        self,
+        data: Source | None = None,
+        *,
+        progress: bool = False,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> list[Record]:
         """Score the run on tasks that training has not seen.
 
         Parameters
@@ -165,6 +167,8 @@ class TableRun:
             Table with targets; None returns the scores on the tasks that training held out.
         progress
             Show progress.
+        say
+            Called with remarks on the rows.
 
         Returns
         -------
@@ -173,6 +177,8 @@ class TableRun:
         if data is None:
             return self.evaluation
         given, trained = self.rows(data, weighted=True), set(self.about["trained"])
+        for line in remarks_on(given, self.tasks):
+            say(line)
         sizes, ids = given.groups.sizes, given.groups.ids
         able = [i for i, id_ in enumerate(ids) if sizes[i] > 1 and id_ not in trained]
         if not able:
@@ -221,22 +227,11 @@ class TableRun:
         """The run with these tasks instead: in memory, or opened from the new folder `out`."""
         if out is None:
             return replace(self, folder=None, tasks=store.in_memory(ids, blocks))
+        content = self.about | {"columns": self.columns.to_json(), "rivals": self.rivals._asdict()}
         with store.building(out) as folder:
-            self._write_model(folder)
+            write_run(folder, content, self.models, self.residuals, self.evaluation)
             (store.write_each_task if each else store.write_tasks)(folder, ids, blocks)
         return load_table_run(out, self.about["model"])
-
-    def _write_model(self, folder: Path) -> None:
-        """Write all but the tasks."""
-        content = {**self.about, "format": store.FORMAT, "versions": versions()}
-        content |= {"columns": self.columns.to_json(), "rivals": self.rivals._asdict()}
-        models, arrays = as_arrays(self.models)
-        content |= models
-        write_arrays(folder / "model.safetensors", arrays)
-        residuals = {str(k): some for k, some in self.residuals.items()}
-        write_arrays(folder / "residuals.safetensors", residuals)
-        write_text(json.dumps(content, indent=1) + "\n", folder / "table.json")
-        write_text(json.dumps(self.evaluation, indent=1) + "\n", folder / "evaluation.json")
 
 
 def load(
