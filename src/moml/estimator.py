@@ -19,6 +19,7 @@ try:
     from sklearn.base import BaseEstimator
     from sklearn.metrics import check_scoring
     from sklearn.model_selection import GroupKFold
+    from sklearn.pipeline import Pipeline
     from sklearn.utils import _safe_indexing, check_consistent_length
     from sklearn.utils.metadata_routing import MetadataRequest
 except ImportError as error:
@@ -32,8 +33,9 @@ class KnownRows(BaseEstimator):
 
     As `cv` it splits by groups, so that no test group is in the training rows. As `scoring` it
     adapts the fitted estimator to the first k rows of each test group, and scores its predictions
-    of the rows from `after` on. Groups come by metadata routing, which both ask for. The rows of a
-    group are in the order of the estimator's `order` column, or as they are given.
+    of the rows from `after` on; of a pipeline that is its last step. Groups come by metadata
+    routing, which both ask for. The rows of a group are in the order of the estimator's `order`
+    column, or as they are given.
 
     Parameters
     ----------
@@ -96,6 +98,8 @@ class KnownRows(BaseEstimator):
         if groups is None:
             raise ValueError("KnownRows needs groups; pass params={'groups': ...} with routing")
         check_consistent_length(X, y, groups)
+        if isinstance(estimator, Pipeline):
+            X, estimator = estimator[:-1].transform(X), estimator[-1]
         owner = np.unique(np.asarray(groups), return_inverse=True)[1]
         place = _place(owner, _order(estimator, X))
         known, asked = np.flatnonzero(place < k), np.flatnonzero(place >= after)

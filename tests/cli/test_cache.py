@@ -76,7 +76,7 @@ def of_table(tmp_path_factory):
         before = names(cache) if cache.exists() else set()
         data = table(folder, f"{name}.csv", columns, scale, shift)
         words = ["--data", data, "--task", columns[0], "--target", columns[2], "--shots", "4"]
-        words += ["--members", "1", "--iterations", "20", "--no-refit", "--out", folder / name]
+        words += ["--members", "1", "--iterations", "20", "--out", folder / name]
         run("train", *words, MOML_CACHE=str(cache))
     return cache, before
 

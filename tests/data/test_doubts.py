@@ -5,7 +5,7 @@ import pytest
 
 from moml.data import as_table, learn_columns
 from moml.data.table.columns import Columns
-from moml.data.table.doubts import doubts
+from moml.data.table.doubts import doubts, respelled
 from moml.data.table.groups import group
 from moml.data.table.inputs import span_of
 
@@ -82,3 +82,30 @@ def test_a_range_tells_no_single_value_and_holds_all():
         assert low <= values.min() and high >= values.max()
         assert {low, high}.isdisjoint(values) and high - low < 1.05 * np.ptp(values)
     assert span_of(np.array([2.0, 2.0])) == (2.0, 2.0) and span_of(np.array([np.nan])) == ()
+
+
+def test_numbers_of_rows_and_other_ids_of_tasks_are_told():
+    rows = np.delete(np.arange(70), np.s_[3:13])  # some rows of the file were dropped
+    (line,) = said({"row": rows, "x": RNG.normal(size=60), "y": Y})
+    assert line == (
+        "column row rises from row to row, as row numbers do; if so, leave it out by exclude "
+        "(--exclude row)"
+    )
+    code = np.array(list("jihgfedcba"))[USERS]
+    for other in (code, 10 - USERS):
+        (line,) = said({"other": other, "x": RNG.normal(size=60), "y": Y})
+        assert line.startswith("column other has one value in each task and no two tasks share one")
+    income = 1000 * USERS  # too wide for a numbering
+    half = USERS // 2
+    day = np.tile(np.arange(6), 10)
+    assert said({"income": income, "half": half, "day": day, "time": 7 * rows, "y": Y}) == []
+
+
+def test_ids_known_by_another_spelling_are_told():
+    known = {"7": 0, "Ann": 1, "1.50": 2}
+    assert respelled(["7", "Ann", "eve", "1.5"], known) == []
+    (line,) = respelled(["7.0", "007", " ann", "eve"], known)
+    assert line == (
+        "task '7.0' is new, but '7' is known (and 2 more such pairs): they differ in case, spaces, "
+        "zeros or unicode form only"
+    )

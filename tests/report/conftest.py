@@ -89,6 +89,6 @@ def table(place):
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     given = {"task": "user", "target": "y", "order": "day", "exclude": ["x"], "shots": 2}
-    train_table(users(24, 0), place / "table", **given, iterations=10, members=1, refit=False)
+    train_table(users(24, 0), place / "table", **given, iterations=10, members=1)
     jax.config.update("jax_disable_most_optimizations", before)
     return place / "table"

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import tomllib
 
@@ -154,8 +155,18 @@ def test_a_table_run_beside_its_rivals_and_without_ids(table, tmp_path):
     assert not any(id_ in made.words.split() for id_ in about["held_out"] + about["trained"])
     (repeat,) = made.said("pre")
     words = repeat.replace("\\\n", "").split()
-    for given in ("--target y", "--order day", "--exclude x", "--iterations 10", "--no-refit"):
+    for given in ("--target y", "--order day", "--exclude x", "--iterations 10"):
         assert given in " ".join(words)
+    assert not {"--hold-out", "--no-refit", "--kinds"} & set(words)  # it is cross-fitted
+
+
+def test_how_to_repeat_a_run_with_a_part_held_out(table):
+    run = read_run(table, "table")
+    settings = run.about["settings"] | {"hold_out": 0.3, "refit": False, "kinds": ["head", "steps"]}
+    about = run.about | {"settings": settings, "held_out": ["many"]}
+    words = str(repeated_table(run._replace(about=about))).replace("\\\n   ", "")
+    for given in ("--hold-out 0.3", "--kinds head steps", "--no-refit"):
+        assert given in words
 
 
 def test_table_runs_of_other_versions_are_refused(table, tmp_path):
@@ -315,4 +326,7 @@ def test_importance_of_inputs(table):
     assert [row["permuted"] for row in ranks] == sorted(
         (r["permuted"] for r in ranks), reverse=True
     )
-    assert "Importance of inputs" in "".join(map(str, tables.body(run)))
+    text = "".join(map(str, tables.body(run)))
+    assert "Importance of inputs" in text
+    assert re.search(r'<td class="n">[+-]', text) and not re.search(r"<td>[+-]\d", text)
+    assert "tasks, each by members that have not seen it" in text

@@ -312,6 +312,7 @@ def test_when_files_cannot_grow_the_last_good_checkpoint_stays(run, whole):
     shutil.copytree(os.environ["MOML_CACHE"], copy)
     process = begun(
         "resume", run, "--allow-change", "iterations", JAX_ENABLE_X64="1", MOML_CACHE=str(copy),
+        PYTHONDONTWRITEBYTECODE="1",  # a torn .pyc would stay
         script=limit + "from moml.cli import main; main()",
     )  # fmt: skip
     _, error = ended(process)

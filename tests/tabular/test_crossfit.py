@@ -176,10 +176,16 @@ def test_damaged_members_are_refused(run, tmp_path, what):
 
 
 def test_many_tasks_and_chosen_kinds_are_not_cross_fitted(monkeypatch):
-    few = {"iterations": 4, "members": 1, "refit": False}
+    few = {"iterations": 4, "members": 1}
     base = table(200)
     assert train_table(base, task="who", target="y", **few).model.stack is not None
     monkeypatch.setattr("moml.tabular.train.FEW", 200)
-    assert train_table(base, task="who", target="y", **few).model.stack is None
+    assert train_table(base, task="who", target="y", **few, refit=False).model.stack is None
     chosen = train_table(table(), task="who", target="y", kinds=["summary"], **few)
     assert chosen.model.stack is None and not chosen.model.simple
+
+
+@pytest.mark.parametrize("given", [{"hold_out": 0.2}, {"refit": False}])
+def test_options_of_a_held_out_part_are_refused(given):
+    with pytest.raises(ConfigError, match=r"is cross-fitted: .* such as --kinds summary head"):
+        train_table(table(), task="who", target="y", **given)

@@ -32,8 +32,8 @@ def folder(tmp_path_factory):
 
 def train(folder, name, out, *more):
     table = ["--data", folder / f"{name}.csv", "--task", "user", "--target", "y"]
-    more = [*more, *(["--kinds", "summary", "head"] if name == "many" else [])]  # a part held out
-    return ["train", *table, *FEW, "--out", folder / out, *more]
+    kinds = ["--kinds", "summary", "head"] if name == "many" else []  # a part held out
+    return ["train", *table, *FEW, *kinds, "--out", folder / out, *more]
 
 
 def near(one, two):

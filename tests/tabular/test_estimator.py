@@ -188,12 +188,36 @@ def test_what_is_refused(table):
             X, y, [None if i == 2 else id_ for i, id_ in enumerate(groups)]
         ),
         "missing must be one of": lambda: MomlRegressor(missing="drop").fit(X, y, groups),
-        "unknown kind 'tree'": lambda: MomlRegressor(kinds=["tree"]).fit(X, y, groups),
+        r"kinds must be some of summary, head, steps; got \['tree'\]": lambda: MomlRegressor(
+            kinds=["tree"]
+        ).fit(X, y, groups),
+        "kinds must be a list of names; got 'head'": lambda: MomlRegressor(kinds="head").fit(
+            X, y, groups
+        ),
         "column days": lambda: MomlRegressor(order="days").fit(X, y, groups),
+        "one of the 3 columns of X; got 7": lambda: MomlRegressor(order=np.int64(7)).fit(
+            X, y, groups
+        ),
+        "numbers, or use MomlClassifier; got <U": lambda: MomlRegressor().fit(
+            X, y.astype(str), groups
+        ),
     }
     for words, call in refused.items():
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_truth_values_are_numbers_for_a_regressor(table):
+    X, y, groups = parts(table)
+    settings = QUICK | {"iterations": 2, "kinds": ["head"], "refit": False}
+    with pytest.warns(UserWarning, match="one pooled model"):
+        made = MomlRegressor(**settings).fit(X, y > 20)
+    assert made.predict(X).dtype.kind == "f"
+    made = MomlRegressor(**settings | {"order": np.int64(0)}).fit(X, y > 20, groups)
+    assert made.predict(X, groups).dtype.kind == "f" and made.run_.about["order"] == "day"
+    with pytest.raises(ValueError, match=r"groups must have an id for each of .* rows; got 3"):
+        made.predict(X, groups[:3])
+    assert repr(made.run_) == "TableRun(folder=None)"
 
 
 def test_cross_validation_by_groups():
@@ -286,6 +310,15 @@ def test_known_rows_are_the_first_as_given():
     assert KnownRows(1)(Means(), X, y, groups) == -np.mean([2, 2, 7])  # of c no row is left
     assert KnownRows(2)(Means(), X, y, groups) == -6
     assert KnownRows(0, after=2)(Means(), X, y, groups) == -8
+
+
+def test_known_rows_of_a_pipeline_are_those_of_its_last_step():
+    groups, y = np.repeat([0, 1], 3), np.array([1.0, 2.0, 3.0, 4.0, 8.0, 9.0])
+    X = np.arange(6.0)[:, None]
+    line = make_pipeline(StandardScaler(), MomlRegressor(**QUICK, kinds=["head"], refit=False))
+    line.fit(np.tile(X, (4, 1)), np.tile(y, 4), momlregressor__groups=np.repeat(np.arange(8), 3))
+    alone = KnownRows(1)(line[-1], line[:-1].transform(X), y, groups + 8)
+    assert KnownRows(1)(line, X, y, groups + 8) == alone
 
 
 def test_known_rows_are_checked():

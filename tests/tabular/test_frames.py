@@ -136,6 +136,8 @@ def test_embeddings_are_inputs(tmp_path):
     place = tmp_path / "rows.parquet"
     write_table({name: embedded("arrow")[name] for name in ("task", "emb", "y")}, place)
     run.predict(place, tmp_path / "made.parquet")
+    with pytest.raises(DataError, match=r"a CSV cannot hold column emb .* ends in .parquet"):
+        run.predict(place, tmp_path / "made.csv")
     made = pl.read_parquet(tmp_path / "made.parquet")
     np.testing.assert_array_equal(made["prediction"], want)
     assert made.schema["emb"] == pl.Array(pl.Float32, 3)
@@ -170,3 +172,17 @@ def test_lists_without_a_value_and_of_texts():
     assert set(table.left_out) == {"words", "long"}
     with pytest.raises(DataError, match=r"type fixed_size_list<.*>\[2\] is no number"):
         table.column("words")
+    with pytest.raises(DataError, match="; lists of numbers are inputs where their type has a"):
+        table.column("long")
+
+
+def test_lists_of_one_length_are_embeddings_whatever_their_type():
+    rows = [[1.0, 2.0], [3.0, 4.0]]
+    for given in (
+        pd.DataFrame({"emb": [np.array(row) for row in rows]}),
+        pl.DataFrame({"emb": rows}),
+        {"emb": rows},
+        {"emb": pa.array([*rows, None])},
+    ):
+        table = as_table(given)
+        assert table.columns["emb[1]"].values[:2].tolist() == [2.0, 4.0] and not table.left_out

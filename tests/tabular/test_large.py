@@ -119,5 +119,7 @@ def test_tables_of_many_inputs(monkeypatch):
     kinds = {row["kind"] for row in moml.train_table(table, **how).model.scores}
     assert {"summary", "intercept", "trees"} <= kinds and not kinds & {"spline", "curves"}
     monkeypatch.setattr("moml.tabular.train.WIDEST", 50)
-    model = moml.train_table(table, **how, refit=False).model
+    lines = []
+    model = moml.train_table(table, **how, refit=False, say=lines.append).model
     assert model.stack is None and not model.simple
+    assert "not cross-fitted: 60 encoded inputs are more than 50" in lines

@@ -92,27 +92,25 @@ def train(arguments: Sequence[str]) -> None:
     missing = Literal["impute", "refuse"]
     kinds = list[Literal["summary", "head", "steps"]] | None
     types = some_names | {"inputs": list[str] | None, "missing": missing, "kinds": kinds}
-    train_by(train_table, arguments, **types)
+    train_by(train_table, arguments, "moml train --data", **types)
 
 
 def go_on(arguments: Sequence[str]) -> None:
     """Continue a table's run, print what is done, and the scores."""
     from moml.tabular.continuation import continue_table
 
-    train_by(continue_table, arguments)
+    train_by(continue_table, arguments, "moml train --data --from")
 
 
 def train_by(
-    function: Callable[..., "TableRun"], arguments: Sequence[str], **types: object
+    function: Callable[..., "TableRun"], arguments: Sequence[str], prog: str, **types: object
 ) -> None:
     """Call a training function with the options that are its parameters, and print the scores.
 
     The help texts are those of its docstring. `types` replace annotations; None drops an option.
     """
     helped = [word for word in arguments if word in ("-h", "--help")]  # also after --data alone
-    command: object = tyro.cli(
-        _options(function, types), args=helped or arguments, prog="moml train"
-    )
+    command: object = tyro.cli(_options(function, types), args=helped or arguments, prog=prog)
     options = dict(vars(command))
     file = rows_file(options.pop("json"))
     some("inputs", options.get("inputs"))
@@ -131,7 +129,7 @@ def train_by(
 
 
 def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> type:
-    """A dataclass of a function's parameters, for tyro; of one for many processes also theirs."""
+    """A dataclass of a function's parameters, for tyro; of one for many processes, theirs last."""
     import docstring_parser
 
     text = docstring_parser.parse(function.__doc__ or "")
@@ -143,12 +141,15 @@ def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> t
     for name, given in parameters.items():
         kind, needed = types.get(name, given.annotation), given.default is given.empty
         if kind is not None:
-            word = "from" if name == "source" else name
-            kind = Annotated[kind, tyro.conf.arg(name=word.replace("_", "-"), help=help_[name])]
+            word = "from" if name == "source" else name.replace("_", "-")
+            text_ = " ".join((help_[name] or "").split())
+            kind = Annotated[kind, tyro.conf.arg(name=word, help=text_)]
             found.append((name, kind, field() if needed or name == "out" else given.default))
     found.append(("json", Annotated[Path | None, tyro.conf.arg(help="File for the rows.")], None))
-    bases = (Execution,) if "process_group" in parameters else ()
-    made = make_dataclass("Train", found, bases=bases, frozen=True, kw_only=True)
+    made = make_dataclass("Train", found, frozen=True, kw_only=True)
+    if "process_group" in parameters:  # its fields after those of the table, but for common ones
+        common = [one for one in found if one[0] in {each.name for each in fields(Execution)}]
+        made = make_dataclass("Train", common, bases=(Execution, made), frozen=True, kw_only=True)
     made.__doc__ = text.short_description
     return made
 
@@ -156,7 +157,7 @@ def _options(function: Callable[..., "TableRun"], types: dict[str, object]) -> t
 def evaluate(command: Evaluate) -> None:
     """Print the scores of a run."""
     file, run = rows_file(command.json), command.load()
-    report(run.evaluate(command.data, progress=True), run.about["target"], file)
+    report(run.evaluate(command.data, progress=True, say=say), run.about["target"], file)
 
 
 def predict(command: Predict) -> None:
@@ -173,7 +174,7 @@ def predict(command: Predict) -> None:
 
 def adapt(command: Adapt) -> None:
     """Write the personal models."""
-    made = command.load().adapt(command.data, command.out, progress=True)
+    made = command.load().adapt(command.data, command.out, progress=True, say=say)
     say(f"{len(made.tasks.places):,} personal models: {command.out}")
 
 

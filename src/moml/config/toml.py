@@ -18,6 +18,7 @@ from moml.config.plugins import check_imported
 from moml.config.problems import PROBLEMS, Problem
 from moml.config.starts import STARTS
 from moml.config.values import value_of, values_of
+from moml.data.table.files import ENDINGS
 from moml.errors import ConfigError, PluginNeeded
 from moml.kept import kept
 from moml.methods import METHODS, factory_of
@@ -164,6 +165,8 @@ def load(name_or_path: str | Path) -> Config:
         return STARTS[str(name_or_path)]
     path = Path(name_or_path)
     try:
+        if path.name.lower().endswith(sum(ENDINGS.values(), ())) and path.is_file():
+            raise ConfigError(f"{path} is a table: give it as --data, with --task and --target")
         return parse(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError as error:
         raise ConfigError(

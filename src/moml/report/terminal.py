@@ -16,6 +16,7 @@ from moml.types import Record
 SHOWN = 20  # clients; of more, only the worst half as many
 OURS = ("personal", "pooled")  # rows of a table's scores that are no rivals
 NARROW = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}  # look of wide tables
+FEWEST = 6  # tasks; of fewer, all may be on one side by chance in more than 5 % of cases
 PAYS = 0.99  # personalisation pays below this share of the best score without adaptation
 
 
@@ -143,15 +144,18 @@ def size(count: float | int) -> str:
 
 
 def print_scores(rows: Sequence[Record], target: str) -> None:
-    """Print a table per metric: a line per model, a column per number of known rows."""
+    """Print a table per metric: a line per number of known rows, a column per model."""
     for metric in dict.fromkeys(row["metric"] for row in rows):
         first = next(row for row in rows if row["metric"] == metric)
         about = f"{plural(first['tasks'], 'held-out task')}, {plural(first['rows'], 'row')}"
         title = f"{metric.replace('_', ' ')} of {target} by known rows: {about}"
         print(printable(title), flush=True)
         shots, scores = score_grid(rows, metric)
-        columns = ["model", *map(str, shots)]
-        print_table(None, columns, [[name, *cells] for name, cells in scores.items()], columns)
+        lines = [[k, *cells] for k, *cells in zip(map(str, shots), *scores.values(), strict=True)]
+        print_table(None, ["rows", *scores], lines, box=SIMPLE_HEAD, padding=0, show_edge=False)
+        for line in differences(rows, metric):
+            print(line, flush=True)
+    print("± is the standard deviation of the tasks' own scores", flush=True)
 
 
 def score_grid(rows: Sequence[Record], metric: str) -> tuple[list[int], dict[str, list[str]]]:
@@ -159,39 +163,67 @@ def score_grid(rows: Sequence[Record], metric: str) -> tuple[list[int], dict[str
     mine = [row for row in rows if row["metric"] == metric]
     scores: dict[str, list[str]] = {}
     for row in mine:
-        scores.setdefault(row["model"], []).append(f"{row['mean']:.4g} ± {row['std']:.2g}")
+        cell = f"{figure(row['mean'])} ± {figure(row['std'], 2)}"
+        scores.setdefault(row["model"], []).append(cell)
     return list(dict.fromkeys(row["shots"] for row in mine)), scores
+
+
+def differences(rows: Sequence[Record], metric: str) -> list[str]:
+    """A line on the intervals, over tasks, of other models' scores minus that of the personal one.
+
+    >>> row = {"metric": "rmse", "shots": 3, "tasks": 9}
+    >>> differences([row | {"model": "pooled", "above": [0.5, 1.25]}], "rmse")
+    ['score minus personal after 3 rows, 95 % interval over 9 tasks: pooled 0.5 to 1.25']
+    """
+    most = max(row["shots"] for row in rows)
+    some = [row for row in rows if (row["metric"], row["shots"]) == (metric, most)]
+    some = [row for row in some if row["model"] != "personal" and "above" in row]
+    some = [row for row in some if row["tasks"] >= FEWEST]
+    ends = ("{model} {} to {}".format(*(figure(e, 3) for e in r["above"]), **r) for r in some)
+    of = f"95 % interval over {plural(some[0]['tasks'], 'task')}" if some else ""
+    said = f"score minus personal after {plural(most, 'row')}, {of}: {', '.join(ends)}"
+    return [said] if some else []
+
+
+def figure(value: float, digits: int = 4) -> str:
+    """A number with so many digits that count, without an exponent up to a billion.
+
+    >>> figure(0.25), figure(95129.6), figure(61234.0, 2), figure(1.5e-9)
+    ('0.25', '95,130', '61,000', '1.5e-09')
+    """
+    text = f"{value:.{digits}g}"
+    return f"{float(text):,.0f}" if "e+" in text and abs(value) < 1e9 else text
 
 
 def verdict(rows: Sequence[Record]) -> str:
     """Compare the personal model, with most known rows, to the best score without adaptation.
 
-    Where rows have intervals of differences, over tasks, a difference must be beyond chance.
+    Where rows have intervals of differences, over tasks, these must support what is said, and be
+    over `FEWEST` tasks or more.
     """
     metric = "rmse" if any(row["metric"] == "rmse" for row in rows) else "log_loss"
-    scores = {(row["model"], row["shots"]): row["mean"] for row in rows if row["metric"] == metric}
+    mine = [row for row in rows if row["metric"] == metric]
+    scores = {(row["model"], row["shots"]): row["mean"] for row in mine}
     most = max(row["shots"] for row in rows)
-    above = {
-        row["model"]: row["above"]
-        for row in rows
-        if row["metric"] == metric and row["shots"] == most and "above" in row
-    }
+    above = {row["model"]: row.get("above") for row in mine if row["shots"] == most}
     after = scores["personal", most]
     before = min(scores["personal", 0], scores["pooled", 0])
-    tasks = max(row["tasks"] for row in rows)
-    both = f"{after:.4g} after {plural(most, 'row')}, {before:.4g} without any"
+    both = f"{figure(after)} after {plural(most, 'row')}, {figure(before)} without any"
     result = f"{metric.replace('_', ' ')} {both}"
-    if after > PAYS * before:
-        return f"personalisation does not pay on this table: {result}"
+    low, high = above["personal"] or (before - after,) * 2  # of the gain
+    tasks = max(row["tasks"] for row in rows)
+    few = tasks < FEWEST and above["personal"] is not None
     rivals = [model for model, shots in scores if shots == most and model not in OURS]
-    name = min(rivals, key=lambda model: scores[model, most])
+    name = min(rivals, key=lambda model: scores[model, most], default="personal")
     if scores[name, most] < after:
-        chance = name in above and above[name][1] >= 0
-        result += f"; but {name} alone has {scores[name, most]:.4g}"
-        result += ", which may be chance" if chance else ""
-    if "personal" in above and above["personal"][0] <= 0:
-        return f"{plural(tasks, 'task')} cannot tell whether personalisation pays: {result}"
-    return f"personalisation pays: {result}"
+        result += f"; but {name} alone has {figure(scores[name, most])}"
+        worse = above[name]
+        result += ", which may be chance" if worse and (few or worse[1] >= 0) else ""
+    if high < (1 - PAYS) * before and not few:
+        return f"personalisation does not pay on this table: {result}"
+    if after <= PAYS * before and low > 0 and not few:
+        return f"personalisation pays: {result}"
+    return f"{plural(tasks, 'task')} cannot tell whether personalisation pays: {result}"
 
 
 def plural(count: int, noun: str) -> str:

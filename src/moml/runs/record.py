@@ -81,6 +81,9 @@ def record_of(folder: Path) -> tuple[Record, Config]:
             raise ConfigError(f"{path} was changed: its SHA-256 is not the one in it; put it back")
         return record, config
     except FileNotFoundError as error:
+        if (folder / "table.json").exists():
+            commands = "moml evaluate, predict, adapt, and train --data --from"
+            raise ConfigError(f"{folder} is the run of a table; it is for {commands}") from error
         raise ConfigError(f"{folder} holds no run: there is no run.json in it") from error
     except MomlError:
         raise

@@ -21,7 +21,7 @@ from moml.tabular.fitting.fit import choose, held_rows, round_up
 from moml.tabular.fitting.program import VISIT, table_data
 from moml.tabular.fitting.training import train_members
 from moml.tabular.model import TableModel
-from moml.tabular.predict import adapted
+from moml.tabular.predict import adapted, remarks_on
 from moml.tabular.rows import RowLists, Rows, Source, as_input, as_target, power
 from moml.tabular.run import TableRun, load_table_run
 from moml.tabular.score import cold_start, score_tasks, some_residuals
@@ -83,9 +83,9 @@ def continue_table(
         check_count("iterations", iterations)
     run = load_table_run(source, model)
     given = run.rows(data, weighted=True)
-    for line in given.remarks:
-        say(line)
     store, trained = run.tasks, set(run.about["trained"])
+    for line in remarks_on(given, store):
+        say(line)
     ids, every = given.groups.ids, given.groups.lists()
     new = [id_ for id_ in ids if id_ not in store.places]
     say(f"{len(given.x):,} rows of {len(ids):,} tasks, {len(new):,} of them new")

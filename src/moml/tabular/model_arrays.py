@@ -1,7 +1,9 @@
 """Models of a table as named arrays and JSON, and back."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -10,9 +12,11 @@ from moml.algorithms.tabular.simple import read_simple
 from moml.algorithms.tabular.stack import Stack
 from moml.models.table import Knots
 from moml.models.user import Build
-from moml.storage.arrays import filled, named_leaves
+from moml.storage.arrays import filled, named_leaves, write_arrays
+from moml.storage.files import write_text
+from moml.storage.folder import versions
 from moml.tabular.model import TableModel
-from moml.tabular.store import with_shapes
+from moml.tabular.store import FORMAT, with_shapes
 from moml.types import Record
 
 Arrays = dict[str, np.ndarray]
@@ -34,6 +38,22 @@ def as_arrays(models: Mapping[str, TableModel]) -> tuple[Record, Arrays]:
         if model.stack is not None:
             arrays |= named_leaves(model.stack._asdict(), f"{name}/stack")
     return content, {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def write_run(
+    folder: Path,
+    about: Record,
+    models: Mapping[str, TableModel],
+    residuals: Mapping[int, np.ndarray],
+    evaluation: Sequence[Record],
+) -> None:
+    """Write all of a run but its tasks."""
+    content, arrays = as_arrays(models)
+    content = {**about, "format": FORMAT, "versions": versions(), **content}
+    write_arrays(folder / "model.safetensors", arrays)
+    write_arrays(folder / "residuals.safetensors", {str(k): r for k, r in residuals.items()})
+    write_text(json.dumps(content, indent=1) + "\n", folder / "table.json")
+    write_text(json.dumps(evaluation, indent=1) + "\n", folder / "evaluation.json")
 
 
 def read_model(name: str, content: Record, arrays: Arrays, build: Build | None) -> TableModel:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from moml.algorithms.tabular.members import PersonalParams
+from moml.data.table.doubts import respelled
 from moml.data.table.frame import Frame, columns_of
 from moml.data.table.groups import Groups
 from moml.data.table.target import Target
@@ -70,8 +71,11 @@ def predict_rows(
     x: np.ndarray,
     later: Rows | None,
     progress: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every row's prediction as the model gives it, the known rows of its task, and its spread."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    """Every row's prediction as the model gives it, the known rows of its task, and its spread.
+
+    And remarks on tasks without known rows, and on the rows of `later`.
+    """
     model = models["personal"]
     classes = model.shape.classes
     given = np.empty((len(x), *([] if classes is None else [classes])))
@@ -87,7 +91,28 @@ def predict_rows(
     lacking = np.flatnonzero(known == 0)
     if len(lacking) and cold != "personal":
         given[lacking], spread[lacking] = models[cold].unadapted(x[lacking]), 0
-    return given, known, spread
+    return given, known, spread, _without_rows(groups, known, store, later)
+
+
+def _without_rows(
+    groups: Groups, known: np.ndarray, store: TaskStore, later: Rows | None
+) -> list[str]:
+    """Remarks on tasks without known rows, and on the rows of `later`."""
+    owner = np.repeat(np.arange(len(groups.ids)), groups.sizes)
+    lacking = owner[known[groups.order] == 0]
+    new, lines = np.unique(lacking), list[str]()
+    if len(new):
+        tasks, rows = f"{len(new):,} of {len(groups.ids):,}", f"{len(lacking):,} of {len(owner):,}"
+        lines.append(f"no known rows of {tasks} tasks ({rows} rows): predicted without adaptation")
+    if later is not None:
+        lines += [f"to adapt on: {line}" for line in remarks_on(later, store)]
+    ids = {*store.places, *(later.groups.ids if later else ())} if len(new) else ()
+    return [*lines, *respelled([groups.ids[i] for i in new], ids)]
+
+
+def remarks_on(later: Rows, store: TaskStore) -> list[str]:
+    """Values that training has not seen, and ids that differ from known ones in spelling only."""
+    return [*later.remarks, *respelled(later.groups.ids, store.places)]
 
 
 def labelled(target: Target, given: np.ndarray) -> dict[str, np.ndarray]:

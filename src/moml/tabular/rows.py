@@ -86,6 +86,10 @@ def output(
         for name in new:
             if name in schema.names:
                 raise DataError(f"{file} has a column {name} already; rename it first")
+        nested = [field for field in schema if field.type.num_fields]
+        for field in nested if format_of(out) == "csv" else ():
+            said = f"a CSV cannot hold column {field.name} of type {field.type}"
+            raise DataError(f"{out}: {said}; give a name that ends in .parquet")
     return lambda columns: extend_table(data, columns, place, text=text, safe=safe, cells=cells)
 
 

@@ -1,9 +1,8 @@
 """`TableRun`: a trained table, in memory or in a folder; `load` opens any run."""
 
-import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jax
@@ -18,13 +17,10 @@ from moml.data.table.columns import Columns
 from moml.data.table.groups import group, weights
 from moml.errors import ConfigError, DataError
 from moml.runs.runs import load as load_learner
-from moml.storage.arrays import write_arrays
-from moml.storage.files import write_text
-from moml.storage.folder import versions
 from moml.tabular import store
 from moml.tabular.model import TableModel
-from moml.tabular.model_arrays import as_arrays, read_model
-from moml.tabular.predict import Predicted, adapted, labelled, predict_rows, with_frames
+from moml.tabular.model_arrays import read_model, write_run
+from moml.tabular.predict import Predicted, adapted, labelled, predict_rows, remarks_on, with_frames
 from moml.tabular.rows import Rows, Source, output, read
 from moml.tabular.score import score_tasks
 from moml.training.fit import Learner
@@ -35,13 +31,13 @@ from moml.types import Record
 class TableRun:
     """A trained table, as `moml.train_table` returns it and `moml.load` opens it."""
 
-    about: Record  # names of columns, settings, ids of tasks: the content of table.json
-    columns: Columns
-    models: dict[str, TableModel]  # "personal" and "pooled"
-    rivals: Rivals
-    tasks: store.TaskStore  # the tasks that it knows
-    residuals: dict[int, np.ndarray]
-    evaluation: list[Record]  # scores on the held-out tasks
+    about: Record = field(repr=False)  # columns, settings, ids: the content of table.json
+    columns: Columns = field(repr=False)
+    models: dict[str, TableModel] = field(repr=False)  # "personal" and "pooled"
+    rivals: Rivals = field(repr=False)
+    tasks: store.TaskStore = field(repr=False)  # the tasks that it knows
+    residuals: dict[int, np.ndarray] = field(repr=False)
+    evaluation: list[Record] = field(repr=False)  # scores on the held-out tasks
     folder: Path | None = None  # None: in memory
 
     @property
@@ -109,15 +105,9 @@ class TableRun:
         remarks = self.columns.remarks(table)
         del table
         later = None if adapt_on is None else self.rows(adapt_on)
-        given, known, spread = predict_rows(
+        given, known, spread, more = predict_rows(
             self.models, self.about["cold"], self.tasks, groups, x, later, progress
         )
-        owner = np.repeat(np.arange(len(groups.ids)), groups.sizes)
-        lacking = owner[known[groups.order] == 0]
-        if len(lacking):
-            tasks = f"{len(np.unique(lacking)):,} of {len(groups.ids):,} tasks"
-            rows = f"{len(lacking):,} of {len(x):,} rows"
-            remarks.append(f"no known rows of {tasks} ({rows}): predicted without adaptation")
         new = labelled(target, given)
         if interval is not None:
             new["lower"], new["upper"] = around(
@@ -125,12 +115,17 @@ class TableRun:
             )
             if (lack := tasks_lacking(self.residuals, interval)) is not None:
                 needs = f"needs {lack[0]:,} tasks to score on, this run has {lack[1]:,}"
-                remarks.append(f"an interval of {interval:g} {needs}: lower and upper are infinite")
+                more.append(f"an interval of {interval:g} {needs}: lower and upper are infinite")
         write(new)
-        return Predicted(new, remarks)
+        return Predicted(new, [*remarks, *more])
 
     def adapt(
-        self, data: Source, out: str | os.PathLike[str] | None = None, *, progress: bool = False
+        self,
+        data: Source,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        progress: bool = False,
+        say: Callable[[str], None] = lambda line: None,
     ) -> "TableRun":
         """Adapt to the tasks of a table.
 
@@ -142,6 +137,8 @@ class TableRun:
             A new folder for the result, with one file per task; None: in memory.
         progress
             Show progress.
+        say
+            Called with remarks on the rows.
 
         Returns
         -------
@@ -149,11 +146,19 @@ class TableRun:
         """
         out = None if out is None else store.free_place(out)
         later = self.rows(data)
+        for line in remarks_on(later, self.tasks):
+            say(line)
         ids = later.groups.ids
         blocks = adapted(self.model, self.tasks, ids, later, progress)
         return self.with_tasks(ids, blocks, out, each=True)
 
-    def evaluate(self, data: Source | None = None, *, progress: bool = False) -> list[Record]:
+    def evaluate(
+        self,
+        data: Source | None = None,
+        *,
+        progress: bool = False,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> list[Record]:
         """Score the run on tasks that training has not seen.
 
         Parameters
@@ -162,6 +167,8 @@ class TableRun:
             Table with targets; None returns the scores on the tasks that training held out.
         progress
             Show progress.
+        say
+            Called with remarks on the rows.
 
         Returns
         -------
@@ -170,6 +177,8 @@ class TableRun:
         if data is None:
             return self.evaluation
         given, trained = self.rows(data, weighted=True), set(self.about["trained"])
+        for line in remarks_on(given, self.tasks):
+            say(line)
         sizes, ids = given.groups.sizes, given.groups.ids
         able = [i for i, id_ in enumerate(ids) if sizes[i] > 1 and id_ not in trained]
         if not able:
@@ -218,22 +227,11 @@ class TableRun:
         """The run with these tasks instead: in memory, or opened from the new folder `out`."""
         if out is None:
             return replace(self, folder=None, tasks=store.in_memory(ids, blocks))
+        content = self.about | {"columns": self.columns.to_json(), "rivals": self.rivals._asdict()}
         with store.building(out) as folder:
-            self._write_model(folder)
+            write_run(folder, content, self.models, self.residuals, self.evaluation)
             (store.write_each_task if each else store.write_tasks)(folder, ids, blocks)
         return load_table_run(out, self.about["model"])
-
-    def _write_model(self, folder: Path) -> None:
-        """Write all but the tasks."""
-        content = {**self.about, "format": store.FORMAT, "versions": versions()}
-        content |= {"columns": self.columns.to_json(), "rivals": self.rivals._asdict()}
-        models, arrays = as_arrays(self.models)
-        content |= models
-        write_arrays(folder / "model.safetensors", arrays)
-        residuals = {str(k): some for k, some in self.residuals.items()}
-        write_arrays(folder / "residuals.safetensors", residuals)
-        write_text(json.dumps(content, indent=1) + "\n", folder / "table.json")
-        write_text(json.dumps(self.evaluation, indent=1) + "\n", folder / "evaluation.json")
 
 
 def load(

@@ -6,7 +6,7 @@ OUT-logs.
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -32,8 +32,12 @@ SHOWN = 8  # names in a line
 TASKS, INPUTS = 200, 50  # that importance is computed of and for, at most
 
 
-def describe(columns: Columns, table: Table, groups: Groups) -> list[str]:
+def describe(
+    columns: Columns, table: Table, groups: Groups, categorical: Collection[str] = ()
+) -> list[str]:
     """Rows and tasks, the target, the inputs by kind, what is missing, what is left out.
+
+    Of texts that look like numbers a line says so, unless they are `categorical`.
 
     >>> from moml.data.table.columns import learn_columns
     >>> from moml.data.table.groups import group
@@ -54,7 +58,7 @@ def describe(columns: Columns, table: Table, groups: Groups) -> list[str]:
         has = "task has" if single == 1 else "tasks have"
         it = "it" if single == 1 else "they"
         lines.append(f"{single:,} {has} one row: {it} can be adapted to, not scored")
-    lines += [_target(columns, table), *_inputs(columns), *_written(columns, table)]
+    lines += [_target(columns, table), *_inputs(columns), *_written(columns, table, categorical)]
     lines += _missing(columns, table)
     lines += _far(columns, table)
     if columns.left_out:
@@ -100,10 +104,11 @@ def _levels(given: Input) -> str:
     return f"{len(given.words)}{'+' if given.other else ''}{rare}"
 
 
-def _written(columns: Columns, table: Table) -> list[str]:
+def _written(columns: Columns, table: Table, categorical: Collection[str]) -> list[str]:
     """Texts that an option reads as numbers."""
     names = [given.name for given in columns.inputs if given.kind == "text"]
     names += [columns.target.name] if columns.target.kind == "text" else []
+    names = [name for name in names if name not in categorical]
     found = {name: written(table.columns[name]) for name in names if name in table.columns}
     return [f"column {name} has texts: {said}" for name, said in found.items() if said]
 

@@ -7,14 +7,15 @@ from functools import partial
 
 import numpy as np
 
+from moml.algorithms.tabular.members import Shape, candidates
 from moml.config.user_function import load_build
 from moml.data.table.cells import cells
-from moml.data.table.columns import Columns, learn_columns
+from moml.data.table.columns import check_missing, learn_columns
 from moml.data.table.doubts import doubts
-from moml.data.table.frame import Table, as_categories
+from moml.data.table.frame import as_categories
 from moml.data.table.groups import group, split, weights
 from moml.data.table.levels import cross_fitted, with_levels
-from moml.errors import ConfigError, DataError, MomlWarning, check_count
+from moml.errors import MomlWarning
 from moml.models.user import as_model, check_model
 from moml.runs.consistency import assert_equal
 from moml.runtime.mesh import mesh
@@ -23,6 +24,7 @@ from moml.tabular.fitting.boosted import boosted
 from moml.tabular.fitting.crossfit import FEW, WIDEST, fit_crossed
 from moml.tabular.fitting.fit import fit_models
 from moml.tabular.model import TableModel
+from moml.tabular.options import check_not_held_out, check_options
 from moml.tabular.rows import RowLists, Rows, Source, read
 from moml.tabular.run import TableRun
 from moml.tabular.score import cold_start, fit_rivals, score_tasks
@@ -40,7 +42,7 @@ from moml.training.progress import bar
 
 SHOTS = 10  # the largest default
 REFIT = 5_000  # tasks; a larger table is not trained a second time
-MISSING = ("impute", "refuse")
+HOLD_OUT = 0.2
 
 
 def train_table(
@@ -61,7 +63,7 @@ def train_table(
     na: Sequence[str] = (),
     missing: str = "impute",
     shots: int | None = None,
-    hold_out: float = 0.2,
+    hold_out: float | None = None,
     refit: bool = True,
     members: int = 3,
     iterations: int | None = None,
@@ -112,16 +114,18 @@ def train_table(
     shots
         Rows that a new task will have; by default half of the median task, at most 10.
     hold_out
-        Share of the tasks to score on, by a model that has not learned from them.
+        Share of the tasks to score on, by a model that has not learned from them; by default 0.2.
+        Of a cross-fitted table all tasks are scored, and this is refused.
     refit
-        Then train once more on all tasks, if they are at most 5,000, and keep that model.
+        Then train once more on all tasks, if they are at most 5,000, and keep that model. The model
+        of a cross-fitted table has always learned from all.
     members
         Networks of each kind that are averaged.
     iterations
         Training steps; by default chosen by the number of tasks.
     kinds
-        Kinds of networks to train: summary, head (for numbers), steps. By default two of them,
-        and of fewer than 2,000 tasks mixed models and trees too, weighed by cross-fitting.
+        Kinds of networks to train: summary, head (for numbers), steps. By default two of them; a
+        table with fewer than 2,000 tasks is then cross-fitted, with mixed models and trees too.
     seed
         Seed of everything random.
     model
@@ -152,27 +156,22 @@ def train_table(
     """
     out = None if out is None else free_place(out)
     logs = logs_place(out, log)
-    check_count("members", members)
-    check_count("seed", seed, least=0)
-    for name, count in (("shots", shots), ("iterations", iterations)):
-        if count is not None:
-            check_count(name, count)
-    special = [name for name in (task, target, order, weight) if name]
-    if task in (target, order, weight) or target in (order, weight):
-        raise ConfigError(
-            f"task, target, order and weight must be different columns; got {special}"
-        )
-    if devices is not None:
-        check_count("devices", devices)
+    roles = {"task": task, "target": target, "order": order, "weight": weight}
+    counts = {"members": members, "shots": shots, "iterations": iterations, "devices": devices}
+    lists = {"inputs": inputs, "exclude": exclude, "categorical": categorical, "kinds": kinds}
+    check_options(columns=roles, lists=lists, counts=counts, seed=seed)
     grid = mesh(devices) if process_group.processes > 1 or (devices or 1) > 1 else None
     say = say if process_group.leads else lambda line: None
     build = None if model is None else load_build(model)
-    wanted = None if inputs is None else list(dict.fromkeys([*special, *inputs]))
+    wanted = (
+        None if inputs is None else list(dict.fromkeys([*filter(None, roles.values()), *inputs]))
+    )
     form = cells(decimal, thousands, units, na)
     table = as_categories(read(data, wanted, [task, *categorical], form), categorical)
     table.named(exclude)  # raises for a misspelt name
     groups = group(table, task, order)
-    parts = split(groups, hold_out, seed)
+    share = HOLD_OUT if hold_out is None else hold_out
+    parts = split(groups, share, seed)
     columns = learn_columns(
         table,
         target,
@@ -192,16 +191,20 @@ def train_table(
     classes = len(columns.target.classes) or None
     if build is not None:
         check_model(as_model(build, x.shape[1], classes or 1), x.shape[1], classes or 1)
-    for line in describe(columns, table, groups):
+    few = kinds is None and build is None and len(groups.ids) < FEW
+    crossed = few and x.shape[1] <= WIDEST
+    if crossed:
+        check_not_held_out(hold_out, refit, FEW, candidates(Shape(x.shape[1], classes)))
+    for line in describe(columns, table, groups, categorical):
         say(line)
     for line in doubts(table, columns, groups) if process_group.leads else ():
         warnings.warn(line, MomlWarning, stacklevel=2)
-    crossed = kinds is None and build is None
-    crossed = crossed and len(groups.ids) < FEW and x.shape[1] <= WIDEST
     brings = f"a new task brings {shots} row{'s' if shots > 1 else ''}"
     if crossed:
         say(f"each of {len(groups.ids)} tasks is scored by members that did not see it; {brings}")
     else:
+        if few:
+            say(f"not cross-fitted: {x.shape[1]:,} encoded inputs are more than {WIDEST}")
         learn = f"{len(parts.train):,} tasks to learn from"
         say(f"{learn}, {len(parts.held):,} held out to score on; {brings}")
     del table
@@ -215,18 +218,19 @@ def train_table(
         mesh=grid,
     )  # fmt: skip
     settings = {
-        "hold_out": hold_out, "members": members, "iterations": iterations, "refit": refit,
-        "missing": missing, "classification": classification,
+        "hold_out": None if crossed else share, "members": members, "iterations": iterations,
+        "refit": refit, "kinds": None if kinds is None else list(kinds), "missing": missing,
+        "classification": classification,
         "inputs": None if inputs is None else list(inputs), "exclude": list(exclude),
         "categorical": list(categorical), "cells": form._asdict(),
     }  # fmt: skip
-    named = {"task": task, "target": target, "order": order, "weight": weight, "shots": shots,
-             "seed": seed, "model": model}  # fmt: skip
+    named = {**roles, "shots": shots, "seed": seed, "model": model}
     facts = {"rows": len(x), "tasks": len(every), "features": x.shape[1], "targets": y.sum()}
     assert_equal(process_group, "command", {**named, **settings})
     assert_equal(process_group, "table", facts)
     if grid is not None:
-        say(f"members on {grid.size} devices of {process_group.processes} processes")
+        each = "" if process_group.processes == 1 else f" of {process_group.processes} processes"
+        say(f"members on {grid.size} devices{each}")
     with (
         process_group.watch(),
         open_logs(log if process_group.leads else (), logs, named | settings) as phase,
@@ -280,16 +284,3 @@ def _personal(
             some = groups[first : first + BLOCK]
             yield model.personal(x, y, some), np.array([len(rows) for rows in some])
             advance(first + len(some))
-
-
-def check_missing(table: Table, columns: Columns, missing: str) -> None:
-    """Raise for the first missing input, if `missing` is "refuse"."""
-    if missing not in MISSING:
-        raise ConfigError(f"missing must be one of {', '.join(MISSING)}; got {missing!r}")
-    for name in columns.names if missing == "refuse" else ():
-        lacking = table.column(name).missing
-        if lacking.any():
-            more = int(lacking.sum()) - 1
-            others = f", nor have {more:,} others" if more else ""
-            place = table.where(int(np.argmax(lacking)), name)
-            raise DataError(f"{place} has no value{others}; missing values are refused here")

@@ -25,7 +25,7 @@ from moml.data.table.inputs import (
 )
 from moml.data.table.lists import expanded
 from moml.data.table.target import Rows, Target, learn_target, written
-from moml.errors import DataError
+from moml.errors import ConfigError, DataError
 
 if TYPE_CHECKING:  # it imports JAX, which reading data does not need
     from moml.types import Record
@@ -37,6 +37,7 @@ INDICES = COUNTS, FRAME = "it counts the rows", "it is the index of a pandas fra
 FORMAT = 1  # of the JSON below
 DATE = re.compile(r"\d{1,4}([/.])\d{1,2}\1\d{1,4}")
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an unnamed index in a file
+MISSING_INPUTS = ("impute", "refuse")
 KINDS = {"number": "number", "time": "date", "text": "text"}  # and their names in errors
 
 
@@ -149,7 +150,8 @@ def learn_columns(
     inputs, exclude = (inputs and table.named(inputs)), expanded(exclude, table.columns)
     known, apart = learn_target(table, target, rows, classification), {target, *exclude}
     for name in set(inputs or ()) & apart:
-        raise DataError(f"column {name} cannot be an input: it is the target, task or weight")
+        said = "it is the target, task or weight, or excluded"
+        raise DataError(f"column {name} cannot be an input: {said}")
     left_out = {} if inputs else {k: v for k, v in table.left_out.items() if k not in apart}
     found = []
     for name in [name for name in (inputs or table.columns) if name not in apart]:
@@ -166,6 +168,19 @@ def learn_columns(
         said = "; ".join(f"{name}: {why}" for name, why in left_out.items())
         raise DataError(f"{table.name}: no input column is left{f' ({said})' if said else ''}")
     return Columns(tuple(found), known, left_out)
+
+
+def check_missing(table: Table, columns: Columns, missing: str) -> None:
+    """Raise for the first missing input, if `missing` is "refuse"."""
+    if missing not in MISSING_INPUTS:
+        raise ConfigError(f"missing must be one of {', '.join(MISSING_INPUTS)}; got {missing!r}")
+    for name in columns.names if missing == "refuse" else ():
+        lacking = table.column(name).missing
+        if lacking.any():
+            more = int(lacking.sum()) - 1
+            others = f", nor have {more:,} others" if more else ""
+            place = table.where(int(np.argmax(lacking)), name)
+            raise DataError(f"{place} has no value{others}; missing values are refused here")
 
 
 def _index(name: str, column: Column) -> str | None:

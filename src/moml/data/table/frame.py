@@ -28,11 +28,12 @@ from moml.data.table.cells import Cells
 from moml.data.table.csv_files import PLAIN
 from moml.data.table.files import applied, chunks_of, files_of, no_column
 from moml.data.table.limits import Meter
-from moml.data.table.lists import expanded, spread
+from moml.data.table.lists import expanded, fixed, spread
 from moml.errors import DataError
 
 NOTHING = "it has no value at all"
 SAME = "all files need the same"
+LISTS = "; lists of numbers are inputs where their type has a fixed length"
 
 
 @runtime_checkable
@@ -175,7 +176,7 @@ def as_table(
 ) -> Table:
     """A table from columns in memory: arrays, lists, arrow arrays, or all of a frame.
 
-    An array [rows, d] or a column of lists of d numbers is d columns: `name[0]`, `name[1]`, ...
+    An array [rows, d] or a column of lists of d numbers each is d columns: `name[0]`, ...
 
     >>> table = as_table({"city": ["york", None, "york"], "age": [31.0, 45.0, None]})
     >>> table.columns["city"].values.tolist(), table.columns["age"].missing.tolist()
@@ -197,7 +198,7 @@ def as_table(
 
     try:
         given = columns if isinstance(columns, Mapping) else columns_of(columns)
-        arrays = spread({key: as_arrow(key, values) for key, values in given.items()})
+        arrays = spread({key: fixed(as_arrow(key, values)) for key, values in given.items()})
         parts = {key: [chunk_of(array, key in as_text, key)] for key, array in arrays.items()}
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"{name}: a column must be all numbers, texts or dates: {error}") from error
@@ -215,7 +216,8 @@ def columns_of(frame: Frame) -> dict[str, Arrow]:
         table = arrow().table(frame)
         return {name: table[name].combine_chunks() for name in table.column_names}
     except (arrow().ArrowException, TypeError, ValueError, LookupError) as error:
-        raise DataError(f"the table cannot be read: {error}") from error
+        said = "; ".join(map(str, reversed(error.args)))
+        raise DataError(f"the table cannot be read: {said}") from error
 
 
 def labels(
@@ -271,7 +273,8 @@ def _table(
         if not name.strip():
             left_out[name] = "it has no name"
         elif refused:
-            left_out[name] = f"type {refused[0]} is no number, text, date or truth value"
+            hint = LISTS if refused[0].startswith(("list<", "large_list<")) else ""
+            left_out[name] = f"type {refused[0]} is no number, text, date or truth value{hint}"
         else:
             column = Column(*joined(chunks, dates=name not in text))
             if column.missing.all():

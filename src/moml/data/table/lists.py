@@ -8,11 +8,29 @@ from moml.data.table.arrow import Arrow, Schema, arrow
 
 def places(type_: Arrow) -> int | None:
     """The length of lists of numbers that all have the same; None of any other type."""
-    types = arrow().types
-    if not types.is_fixed_size_list(type_):
-        return None
+    fixed_size = arrow().types.is_fixed_size_list(type_)
+    return type_.list_size if fixed_size and _of_numbers(type_) else None
+
+
+def fixed(array: Arrow) -> Arrow:
+    """Lists of numbers that all have the same length as a type with that length; all else as it is.
+
+    >>> fixed(arrow().array([[1, 2], None, [3, 4]])).type
+    FixedSizeListType(fixed_size_list<item: int64>[2])
+    """
+    pa, types = arrow(), arrow().types
+    any_length = types.is_list(array.type) or types.is_large_list(array.type)
+    if not any_length or not _of_numbers(array.type):
+        return array
+    lengths = pa.compute.list_value_length(array).drop_null().unique().to_pylist()
+    if len(lengths) != 1 or not lengths[0]:
+        return array
+    return array.cast(pa.list_(array.type.value_type, lengths[0]))
+
+
+def _of_numbers(type_: Arrow) -> bool:
     inner = type_.value_type
-    return type_.list_size if types.is_integer(inner) or types.is_floating(inner) else None
+    return arrow().types.is_integer(inner) or arrow().types.is_floating(inner)
 
 
 def names_in(schema: Schema) -> dict[str, list[str]]:

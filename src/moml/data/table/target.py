@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float32, Int, Int32, Shaped
 
 from moml.data.exact import exact
-from moml.data.table.cells import guessed
+from moml.data.table.cells import Cells, Known, guessed
 from moml.data.table.csv_files import is_number
 from moml.data.table.frame import Column, Table, labels
 from moml.data.table.inputs import Scale, scale_of
@@ -89,11 +89,12 @@ def learn_target(
         return Target(name, "number", scale)
     codes, words = labels(table, name)
     used = np.unique(codes[codes >= 0])
-    if column.kind == "text" and len(used) > FEW:
-        _no_numbers(table, name, column)
-        said = None if classification else written(column)
-        if said is not None:
-            raise table.wrong(name, f"is a text, no number; {said}, --classification as classes")
+    if column.kind == "text" and len(used) > FEW and not classification:
+        found = _number_form(column)
+        if found is not None:
+            row = int(np.argmax(~column.missing & ~found[1][column.values]))  # 0: all are numbers
+            said = f"is a text, no number; {written(column)}, --classification as classes"
+            raise table.wrong(name, said, row or None)
     if len(used) < 2:
         raise DataError(f"{table.name}: the target {name} has one class, {words[used[0]]!r}")
     if len(used) > CLASSES:
@@ -118,23 +119,21 @@ def written(column: Column) -> str | None:
     >>> from moml.data.table.frame import as_table
     >>> written(as_table({"price": ["$4.50", "$5.25"]}).column("price"))
     "--units '$' reads 2 of 2 values as numbers"
+    >>> written(as_table({"price": ["4.50", "5.25", "?"]}).column("price"))
+    "--decimal '.' reads 2 of 3 values as numbers"
     """
-    if column.kind != "text":
-        return None
-    counts = np.bincount(column.values[column.values >= 0], minlength=len(column.words))
-    found = guessed(column.words, counts)
+    found = _number_form(column)
     if found is None:
         return None
-    like = f"{int(counts[found[1]].sum()):,} of {int(counts.sum()):,}"
-    return f"{found[0].options} reads {like} values as numbers"
+    form, known = found
+    of = column.values[~column.missing]
+    return f"{form.options} reads {known[of].sum():,} of {len(of):,} values as numbers"
 
 
-def _no_numbers(table: Table, name: str, column: Column) -> None:
-    """Refuse many texts that mostly are numbers."""
-    good = is_number(column.words)
-    known = ~column.missing
-    fits = good[column.values] & known
-    if 2 * fits.sum() > known.sum():
-        row = int(np.argmax(known & ~fits))  # or the first, if all are
-        said = "is a text, in a column where most could be numbers; store the target as numbers"
-        raise table.wrong(name, said, row)
+def _number_form(column: Column) -> tuple[Cells, Known] | None:
+    """The form that reads most values of a column of texts as numbers, and which words it reads."""
+    if column.kind != "text":
+        return None
+    counts = np.bincount(column.values[~column.missing], minlength=len(column.words))
+    form, known = guessed(column.words, counts) or (Cells("."), is_number(column.words))
+    return (form, known) if 2 * counts[known].sum() > counts.sum() else None

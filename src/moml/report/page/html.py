@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 VOID = ("meta", "line", "circle", "polygon", "polyline")
-FIGURE = re.compile(r"–|[-−]?[\d.,]+(e[-+]\d+)?( ± .*|\s%)?")
+FIGURE = re.compile(r"–|[-−+]?[\d.,]+(e[-+]\d+)?( ± .*|\s%)?")
 
 
 class Markup(str):

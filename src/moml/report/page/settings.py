@@ -98,15 +98,16 @@ def repeated_table(run: Tabled) -> Markup:
     text = (
         "TABLE is the table that it was trained on; the run stores neither the table nor its path."
     )
-    for name in ("hold_out", "missing", "members", "iterations"):
-        given.append(option(name.replace("_", "-"), kept[name]))
+    given.append(option("hold-out", kept["hold_out"]) if about["held_out"] else [])
+    for name in ("missing", "members", "iterations"):
+        given.append(option(name, kept[name]))
     cells = kept.get("cells", {})
-    lists = {name: kept.get(name) or () for name in ("inputs", "exclude", "categorical")}
+    lists = {name: kept.get(name) or () for name in ("inputs", "exclude", "categorical", "kinds")}
     for name, some in (lists | {name: cells.get(name, ()) for name in ("units", "na")}).items():
         given.append([f"--{name}", *map(quote, some)] if some else [])
     given += [option(name, cells.get(name)) for name in ("decimal", "thousands")]
     given.append(["--classification"] if kept["classification"] else [])
-    given.append([] if kept["refit"] else ["--no-refit"])
+    given.append(["--no-refit"] if about["held_out"] and not kept["refit"] else [])
     given.append(["--out", quote(f"{run.folder.resolve().name}-again")])
     command = " \\\n    ".join(" ".join(words) for words in given if words) + "\n"
     return _repeat(text, command, about["versions"])

@@ -6,9 +6,10 @@ from moml.report.page.charts import by_known
 from moml.report.page.html import Markup, join, pair, section, table, tag, tiles, upper
 from moml.report.page.runs import METRICS, Tabled
 from moml.report.page.svg import Series
-from moml.report.terminal import plural, score_grid, verdict
+from moml.report.terminal import differences, plural, score_grid, verdict
 from moml.types import Record
 
+DECIDED = "which decided when to stop and what to average"
 MODELS = {
     "personal": "adapted to each task's known rows",
     "pooled": "the same for every task",
@@ -74,21 +75,27 @@ def body(run: Tabled) -> list[Markup]:
     for name in metrics:
         shots, scores = score_grid(run.rows, name)
         caption = (
-            f"{upper(METRICS[name].words)} by known rows; ± is the standard deviation over tasks"
+            f"{upper(METRICS[name].words)} by known rows, {plural(run.rows[0]['tasks'], 'task')}; "
+            "± is the standard deviation over tasks"
         )
         lines = [[join([m, tag("small", MODELS[m])]), *cells] for m, cells in scores.items()]
         parts.append(table(caption, ["model", *map(str, shots)], lines))
+        parts += [
+            tag("p", upper(line) + ".", class_="soft") for line in differences(run.rows, name)
+        ]
     tried = run.about["personal"]["scores"]
     fields = ["kind", "eta", "beta", "loss", "kept"]
     columns = ["kind of member", "eta", "beta", "loss", "averaged into the model"]
     tasks = f"{tried[0]['tasks']:,} training tasks"
-    caption = f"Loss on {tasks} that decided when to stop and what to average"
+    how = "each by members that have not seen it" if "weight" in tried[0] else DECIDED
+    caption = f"Loss on {tasks}, {how}"
     caption += ", in the run that this one continues" if "continued" in run.about else ""
     if "weight" in tried[0]:
         fields, columns = [*fields, "weight"], [*columns, f"weight of the kind, {most} known rows"]
     rows = [[_cell(one[field]) for field in fields] for one in tried]
     parts.append(section("What was tried", table(caption, columns, rows)))
-    some = "held-out tasks" if run.about["held_out"] else "the tasks that it learned from"
+    learned = "the tasks that it learned from, which overstates what it has learned by heart,"
+    some = "held-out tasks" if run.about["held_out"] else learned
     parts += _importance(run.about.get("importance", []), some)
     return [*parts, section("Columns", _columns(run.about))]
 
@@ -136,7 +143,7 @@ def _pictures(rows: Sequence[Record], metric: str) -> list[Markup]:
     )
     spread = (
         "Spread over the tasks: the band contains all but the lowest and the highest tenth of the "
-        "scores."
+        "scores. The lines are over all rows; a few tasks with large errors can lift them above it."
     )
     return [
         by_known(lines, measure, "rows", caption, bands=False),
