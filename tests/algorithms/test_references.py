@@ -329,6 +329,11 @@ CASES = [
     Case("moml-v2", S2),
     Case("moml-v2", {"eager": True}),
     Case("moml-v2", {"two_batches": True}),
+    *(
+        Case("moml-v2", {"two_batches": True, "memory_tasks": some, "direct": direct})
+        for some in (1, 7)
+        for direct in (False, True)
+    ),
     Case("moml-v2", {"two_batches": True} | THREE | TO_HEAD, steps(3, adapts=HEAD), kept=HEAD),
     Case("moml-v2", WITH_STEPS, learned()),
     *variants("scgd"),

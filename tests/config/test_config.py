@@ -118,11 +118,12 @@ def configs(draw):
     if kind == "episodes" and not remembers:
         problem["n"] = draw(st.none() | st.just(problem["n"]))
     log_every = draw(st.integers(1, 10_000))
-    carried = draw(st.none() | st.booleans())
+    carried, two_batches = draw(st.none() | st.booleans()), draw(st.none() | st.booleans())
     special = {
         "independent_hessian": st.booleans(),
         "eager": st.booleans(),
-        "two_batches": st.booleans(),
+        "two_batches": st.just(two_batches),
+        "memory_tasks": tasks if two_batches else st.none(),
         "direct": st.booleans(),
         "local_steps": st.integers(2, 2**31 - 1),  # 1 has no stragglers
         "dropout": st.floats(1e-30, 0.99),
@@ -268,6 +269,8 @@ def test_every_wrong_value_is_refused_by_name(kind):
         (dict(method="nasa", optimizer="adam"), ["nasa", "optimizer"]),
         (dict(method="localmoml", carried=True, restart_samples=4), ["carried", "restart_samples"]),
         (dict(method="bspiderboost", large_tasks=26), ["large_tasks", "26", "25"]),
+        (dict(method="moml-v2", memory_tasks=5), ["memory_tasks", "two_batches"]),
+        (dict(method="moml-v2", memory_tasks=26, two_batches=True), ["memory_tasks", "26", "25"]),
         (dict(method="per-fedavg", beta=0.3), ["per-fedavg", "beta"]),
         (dict(method="per-fedavg", restart_samples=3), ["per-fedavg", "restart_samples"]),
         (dict(method="fedavg", curvature="exact"), ["fedavg", "curvature"]),

@@ -4,7 +4,7 @@ import math
 
 from moml.algorithms.method import Method, factory
 from moml.algorithms.parts import memory as memories
-from moml.algorithms.parts.choices import MEMORY_DTYPES, Inner, Sampling
+from moml.algorithms.parts.choices import MEMORY_DTYPES, Inner, Sampling, batch_size
 from moml.algorithms.parts.optimizer import rates
 from moml.algorithms.parts.personal import both_ways as swapped
 from moml.algorithms.parts.personal import personal_step
@@ -73,17 +73,20 @@ def moml_v2(
     independent_hessian: bool = False,
     eager: bool = False,
     two_batches: bool = False,
+    memory_tasks: Count | None = None,
     direct: bool = False,
     memory_dtype: MemoryDtype = "float32",
 ) -> Method:
     """MOML v2: the de-biased average, in which idle tasks move too.
 
-    u_i <- (1 - beta) u_i + beta w + [i visited] (beta / p_i) (A(w; S1) - w),    p_i = B / n
+    u_i <- (1 - beta) u_i + beta w + [i in B'] (beta / p_i) (A(w; S1) - w),    p_i = |B'| / n
 
     Parameters
     ----------
     two_batches : bool
-        Whether the memories have a task batch of their own, as in the paper.
+        Whether the memories have a task batch B' of their own, as in the paper.
+    memory_tasks : int
+        Tasks in B'; by default tasks_per_step. It needs two_batches.
     direct : bool
         Whether every memory is moved at every step, in O(n d); else lazily, with equal results.
 
@@ -95,15 +98,18 @@ def moml_v2(
     """
     if direct and memory_dtype != "float32":
         raise ConfigError(f"memory_dtype must be float32 where direct is true; got {memory_dtype}")
+    if memory_tasks is not None and not two_batches:
+        raise ConfigError("memory_tasks needs two_batches: one batch has tasks_per_step tasks")
+    remembered = batch_size("memory_tasks", memory_tasks, batch.size, batch.count)
     kind = memories.debiased_ema_direct if direct else memories.debiased_ema
-    memory = MEMORY_DTYPES[memory_dtype].memory(kind(batch.count, batch.size / batch.count))
+    memory = MEMORY_DTYPES[memory_dtype].memory(kind(batch.count, remembered / batch.count))
     hyper = rates(optimizer, eta=eta, beta=beta, alpha=alpha)
     samples = batch.spec(independent_hessian)
     made = single_node_method(loss, inner, memory, optimizer, samples, hyper)
     if not two_batches:
         return made
     both = TwoBatches(
-        memory=SampleSpec(batch.size, support=batch.k),
+        memory=SampleSpec(remembered, support=batch.k),
         meta=SampleSpec(batch.size, query=batch.k, hessian=batch.k),
     )
     adapt = made.adaptation(inner.inner_steps)
