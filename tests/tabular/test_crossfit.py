@@ -9,6 +9,7 @@ import pytest
 from moml.algorithms.tabular.mixed import MixedModel
 from moml.algorithms.tabular.stack import Stack
 from moml.errors import CheckpointError, ConfigError
+from moml.runtime.mesh import mesh
 from moml.serving.export import export
 from moml.serving.forget import forget
 from moml.storage.arrays import read_arrays, write_arrays
@@ -84,6 +85,33 @@ def test_a_task_is_scored_by_members_that_have_not_seen_it(monkeypatch):
     assert len(folds) == 2 and len(whole) == TASKS
     first = [{int(rows[0]) for rows in support} for _, support in folds]
     assert not first[0] & first[1] and len(first[0] | first[1]) == TASKS
+
+
+def test_members_of_folds_are_spread_over_the_devices(monkeypatch):
+    """With the mesh of `--devices`; that results are equal is tested in test_devices."""
+    grids, train = [], crossfit.train_members
+
+    def alone(*args, mesh, **how):
+        grids.append(mesh)
+        return train(*args, **how)
+
+    grid = mesh(1)
+    monkeypatch.setattr(crossfit, "train_members", alone)
+    monkeypatch.setattr("moml.tabular.train.mesh", lambda devices: grid)
+    train_table(table(), devices=2, **QUICK)
+    assert grids == [grid]
+
+
+@pytest.mark.parametrize("kinds", [None, ["summary"], ["head"]])
+def test_tasks_that_bring_more_rows_than_a_visit_has(kinds):
+    """Beyond 32 rows memories are candidates; of members that do not adapt they are empty."""
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(8), 80)
+    x = rng.normal(size=len(who))
+    data = {"who": who, "x": x, "y": rng.normal(size=8)[who] + x}
+    how = {"task": "who", "target": "y", "shots": 40, "members": 1, "iterations": 4, "refit": True}
+    run = train_table(data, kinds=kinds, **how)
+    assert np.isfinite(run.predict({"who": [1, 99], "x": [0.0, 1.0]}).columns["prediction"]).all()
 
 
 def test_a_task_has_no_part_in_when_the_members_of_its_fold_stop():

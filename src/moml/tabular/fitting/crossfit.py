@@ -167,10 +167,10 @@ def _networks(
     held = held_rows(x, y, some, shots, shape.ordered, seed, widest, len(able))
     test = HeldOut(held.batch, held.tasks, fold[able])
     folds = [np.flatnonzero(fold != f) for f in range(fold.max() + 1)]
+    data = table_data(at, x, y, every, weights, seed, power(len(every)), folds)
     tried = train_members(
-        [*candidates(shape), "pooled"], shape,
-        table_data(at, x, y, every, weights, seed, power(len(every)), folds), test, shots,
-        widest=widest, members=len(folds), iterations=iterations, progress=progress, log=log,
+        [*candidates(shape), "pooled"], shape, data, test, shots, widest=widest,
+        members=len(folds), iterations=iterations, progress=progress, mesh=mesh, log=log,
     )  # fmt: skip
     metas, scores = {}, []
     for kind, found in tried.items():

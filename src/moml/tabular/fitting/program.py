@@ -221,7 +221,8 @@ def train_program(kind: str, plan: TablePlan, mesh: Mesh | None = None) -> Preco
         step = jax.vmap(over_seeds, (0, 0 if each else None, 0))
         now = jax.vmap(cosine(plan.steps), (0, None))
         settings = len(jax.tree.leaves(hyper)[0])
-        state = jax.tree.map(lambda a: a.reshape(settings, -1, *a.shape[1:]), state)
+        split = lambda leaf: (settings, len(leaf) // settings, *leaf.shape[1:])
+        state = jax.tree.map(lambda leaf: leaf.reshape(split(leaf)), state)  # some are of size 0
 
         def one(i: Int[Array, ""], carry: tuple[State, Info]) -> tuple[State, Info]:
             # vmap is inside the loop: around it, the loop would be traced several times
@@ -275,4 +276,5 @@ def _fetched(
 
 def _joined(tree: State) -> State:
     """Leaves [settings, seeds, ...] as [settings * seeds, ...]."""
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
+    every = lambda leaf: (leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
+    return jax.tree.map(lambda leaf: leaf.reshape(every(leaf)), tree)
