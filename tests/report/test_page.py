@@ -177,7 +177,7 @@ def test_table_runs_of_other_versions_are_refused(table, tmp_path):
     with pytest.raises(CheckpointError, match="cannot be trusted"):
         page(tmp_path / "page.html", old)
     manifest.seal(old)
-    with pytest.raises(CheckpointError, match="in format 1; this version reads format 4"):
+    with pytest.raises(CheckpointError, match="in format 1; this version reads format 5"):
         page(tmp_path / "page.html", old)
 
 

@@ -37,7 +37,7 @@ def test_inputs_that_the_model_uses_rank_first_and_others_change_nothing():
     empty = np.zeros((0,), np.float32)
     model = Known(Shape(4, None, True), Knots(empty.astype(int), empty, empty), {}, 3)
     given = Rows(groups, x, wanted, None, [])
-    ranks = importance(columns, model, given, list(range(40)), seed=0)
+    ranks = importance(columns, [(model, np.arange(40))], given, seed=0)
     found = {row["input"]: row["permuted"] for row in ranks}
     assert [row["input"] for row in ranks] == ["emb", "a", "unused"]  # the list is one input
     base = ranks[0]["score"]
@@ -46,4 +46,30 @@ def test_inputs_that_the_model_uses_rank_first_and_others_change_nothing():
     scale = columns.target.scale.std
     np.testing.assert_allclose(found["a"] / scale, np.sqrt(2 + 2 / 3), rtol=0.15)
     np.testing.assert_array_equal(given.x, columns.encode(table))  # unchanged
-    assert importance(columns._replace(inputs=()), model, given, [0, 1], seed=0) == []
+    assert importance(columns._replace(inputs=()), [(model, np.arange(2))], given, seed=0) == []
+
+
+def test_each_model_is_asked_for_its_own_tasks_alone():
+    """One model is right, the other answers zero: the score is that of both halves of the tasks."""
+
+    class Zero(Known):
+        def plain(self, x):
+            return 0 * x[:, 0]
+
+        def personal(self, x, y, groups):
+            return np.zeros(len(groups))
+
+    rng = np.random.default_rng(0)
+    user, a = np.repeat(np.arange(40), 6), rng.normal(size=240)
+    table = as_table({"user": user, "a": a, "b": a, "c": a, "d": 0 * a + user, "y": a})
+    columns, groups = learn_columns(table, "y", exclude=["user"]), group(table, "user")
+    x = columns.encode(table)
+    shape, empty = Shape(4, None, True), np.zeros((0,), np.float32)
+    right, zero = (kind(shape, Knots(empty.astype(int), empty, empty), {}, 3)
+                   for kind in (Known, Zero))  # fmt: skip
+    y = x[:, 0] + x[:, 2] - x[:, 3]
+    given = Rows(groups, x, y, None, [])
+    halves = [(right, np.arange(0, 40, 2)), (zero, np.arange(1, 40, 2))]
+    found = importance(columns, halves, given, seed=0)[0]["score"] / columns.target.scale.std
+    odd = np.concatenate([groups.rows(i)[3:] for i in range(1, 40, 2)])
+    np.testing.assert_allclose(found, np.sqrt(np.mean(y[odd] ** 2) / 2), rtol=1e-6)

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int
 
 from moml.algorithms.tabular.intervals import Residuals, coverage
 from moml.algorithms.tabular.rivals import row_losses
@@ -170,31 +171,43 @@ def interval_coverage(residuals: Residuals, say: Callable[[str], None]) -> list[
 
 
 def importance(
-    columns: Columns, model: TableModel, given: Rows, tasks: Sequence[int], seed: int
+    columns: Columns,
+    apart: Sequence[tuple[TableModel, Int[np.ndarray, " _"]]],
+    given: Rows,
+    seed: int,
 ) -> list[Record]:
-    """The score on held-out tasks with each input permuted over the rows of all of them.
+    """The score on tasks that a model has not seen with each input permuted over all their rows.
 
-    Known and predicted rows are permuted alike, so that the input says nothing of a row nor of its
-    task. A list of numbers is one input. At most `TASKS` tasks and `INPUTS` inputs; the rows have
-    `input`, `metric`, `score` with all inputs and `permuted`, the most important first.
+    `apart` are models, each with such tasks. Known and predicted rows are permuted alike, so that
+    the input says nothing of a row nor of its task. A list of numbers is one input. At most `TASKS`
+    tasks and `INPUTS` inputs; the rows have `input`, `metric`, `score` with all inputs and
+    `permuted`, the most important first.
     """
     base_name = lambda one: re.sub(r"\[\d+\]$", "", one.name)
     names = np.array([base_name(one) for one in columns.inputs for _ in one.features])
     if not len(names):
         return []
-    rng, classes = np.random.default_rng([seed, 8]), model.shape.classes
-    some = [given.groups.rows(int(i)) for i in rng.permutation(tasks)[:TASKS]]
+    model, rng = apart[0][0], np.random.default_rng([seed, 8])
+    owner = {int(i): place for place, (_, tasks) in enumerate(apart) for i in tasks}
+    tasks = sorted(rng.permutation([*owner])[:TASKS].tolist(), key=lambda i: owner[i])
+    some, classes = [given.groups.rows(i) for i in tasks], model.shape.classes
     both = split_rows(some, model.shots, model.shape.ordered, rng, most=COLD)
     sizes = [len(rows) for rows in (*both.support, *both.query)]
     places = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])  # among the rows taken
-    support, query = places[: len(some)], np.concatenate(places[len(some) :])
-    which = np.repeat(np.arange(len(some)), sizes[len(some) :])
+    support, query = places[: len(some)], places[len(some) :]
     rows = np.concatenate([*both.support, *both.query])
     x, y = given.x[rows], given.y[rows]
 
+    def answers(place: int, x: np.ndarray) -> np.ndarray:
+        mine = [j for j, i in enumerate(tasks) if owner[i] == place]
+        asked = [query[j] for j in mine]
+        which = np.repeat(np.arange(len(mine)), [len(rows) for rows in asked])
+        own = apart[place][0].personal(x, y, [support[j] for j in mine])
+        return apart[place][0].answers(own, which, x[np.concatenate(asked)])
+
     def score(x: np.ndarray) -> float:
-        answers = model.answers(model.personal(x, y, support), which, x[query])
-        loss = float(row_losses(answers, y[query], classes).mean())
+        found = np.concatenate([answers(place, x) for place in sorted({owner[i] for i in tasks})])
+        loss = float(row_losses(found, y[np.concatenate(query)], classes).mean())
         return loss if classes else float(np.sqrt(loss)) * columns.target.scale.std
 
     found, base, metric = [], score(x), "log_loss" if classes else "rmse"

@@ -236,7 +236,7 @@ def train_table(
         open_logs(log if process_group.leads else (), logs, named | settings) as phase,
     ):
         if crossed:
-            models, cold, rivals, scored = fit_crossed(
+            models, cold, rivals, scored, apart = fit_crossed(
                 given, columns.target, shots=shots, ordered=order is not None, members=members,
                 iterations=iterations, seed=seed, progress=progress, mesh=grid, log=phase("folds"),
             )  # fmt: skip
@@ -247,6 +247,7 @@ def train_table(
             cold = cold_start(models, x, y, [seen[i] for i in personal.held_out])
             rivals = fit_rivals(personal, x, y, seen, seed)
             held, trained = parts.held.tolist(), list(parts.train)
+            apart = [(personal, parts.held if held else np.arange(len(every)))]
             trees = boosted(
                 x, y, seen, [np.array(personal.held_out)], known=levels(shots), classes=classes,
                 ordered=order is not None, weights=given.weights, seed=seed,
@@ -257,8 +258,7 @@ def train_table(
             )  # fmt: skip
         phase("scores")(scores_row(scored.rows))
         held_shares = interval_coverage(scored.residuals, say)
-        some = held or list(range(len(every)))
-        ranks = importance(columns, models["personal"], given, some, seed)
+        ranks = importance(columns, apart, given, seed)
         if refit and not crossed and len(every) <= REFIT:
             say(f"training again, on all {len(every):,} tasks")
             again = fit(every, only=["personal"], at=models["personal"].knots, log=phase("refit"))

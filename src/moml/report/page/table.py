@@ -94,8 +94,11 @@ def body(run: Tabled) -> list[Markup]:
         fields, columns = [*fields, "weight"], [*columns, f"weight of the kind, {most} known rows"]
     rows = [[_cell(one[field]) for field in fields] for one in tried]
     parts.append(section("What was tried", table(caption, columns, rows)))
-    learned = "the tasks that it learned from, which overstates what it has learned by heart,"
-    some = "held-out tasks" if run.about["held_out"] else learned
+    some = (
+        "held-out tasks"
+        if run.about["held_out"]
+        else "tasks, each by members that have not seen it,"
+    )
     parts += _importance(run.about.get("importance", []), some)
     return [*parts, section("Columns", _columns(run.about))]
 

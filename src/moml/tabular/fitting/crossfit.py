@@ -7,6 +7,7 @@ networks and trees of all folds, and mixed models of all tasks.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ class Crossed(NamedTuple):
     cold: str
     rivals: Rivals
     scored: Scored
+    apart: list[tuple[TableModel, np.ndarray]]  # of each fold: its model, and tasks new to it
 
 
 class Fold(NamedTuple):
@@ -84,8 +86,7 @@ def fit_crossed(
     table = lambda metas, simple={}: TableModel(shape, at, metas, shots, (), scores, simple)
     rivals = []  # of each fold, then of all tasks
     for f in range(fold.max() + 2):
-        rest = np.flatnonzero(fold != f).tolist()
-        support, query = ([part[i] for i in rest] for part in parts)
+        support, query = ([part[i] for i in np.flatnonzero(fold != f).tolist()] for part in parts)
         rivals.append(learn_rivals(x, y, support, query, classes))
     plain, simple = fit_logistics(
         x, y, classes, every, fold, at, weights=given.weights, rng=rng
@@ -95,13 +96,13 @@ def fit_crossed(
         support=parts.support, query=parts.query, rivals=rivals,
         summaries=lambda some: table(own).personal(x, y, some).summary, rng=rng,
     )  # fmt: skip
-    apart = [np.flatnonzero(fold == f) for f in range(fold.max() + 1)]
+    tasks_of = [np.flatnonzero(fold == f) for f in range(fold.max() + 1)]
     trees = boosted(
-        x, y, every, apart, known=levels(shots), ordered=ordered, classes=classes,
+        x, y, every, tasks_of, known=levels(shots), ordered=ordered, classes=classes,
         weights=given.weights, seed=seed,
     )  # fmt: skip
     folds = []
-    for f, tasks in enumerate(apart):
+    for f, tasks in enumerate(tasks_of):
         mine = lambda metas, f=f: {kind: _of_fold(meta, f, fold) for kind, meta in metas.items()}
         folds.append(
             Fold(
@@ -114,8 +115,7 @@ def fit_crossed(
     kinds = (*own, *simple)
     crossed = _crossed(folds, kinds, x, y, parts, levels(shots))
     stack, scored, cold = _weighed(crossed, kinds, fold, target, given, y, seed)
-    used = {kind for kind, w in zip(kinds, stack.weights.T, strict=True) if w.any()}
-    used.add("summary")  # networks compute what is kept of a task
+    used = {kind for kind, w in zip(kinds, stack.weights.T, strict=True) if w.any()} | {"summary"}
     stays = np.array([kind in used for kind in kinds])
     model = TableModel(
         shape, at, {kind: meta for kind, meta in own.items() if kind in used}, shots, (),
@@ -124,7 +124,8 @@ def fit_crossed(
         stack._replace(weights=stack.weights[:, stays]),
     )  # fmt: skip
     models = {"personal": model, "pooled": table({"pooled": nets["pooled"]})}
-    return Crossed(models, cold, rivals[-1], scored)
+    apart = [(replace(one.nets, stack=stack), one.tasks) for one in folds]
+    return Crossed(models, cold, rivals[-1], scored, apart)
 
 
 def deal(sizes: np.ndarray, folds: int, rng: np.random.Generator) -> np.ndarray:
