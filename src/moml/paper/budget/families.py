@@ -13,7 +13,7 @@ from moml.config.problems.episodes import Episodes, classes_of
 from moml.errors import ConfigError
 from moml.models import accuracy, conv4, cross_entropy
 from moml.paper.federated.cells import PROTOCOLS
-from moml.paper.federated.data import half, images_of, problem_of
+from moml.paper.federated.data import images_of, problem_of
 from moml.paper.sine.score import LOSS, NET
 from moml.paper.theory import logistic as theory
 from moml.tasks import episodes, from_arrays, from_rows, sine, unseen_sine
@@ -74,11 +74,11 @@ def _logistic() -> Family:
 
 
 def _clients(folder: Path | None) -> Family:
-    """The paper's 50 clients of CIFAR-10; the test images of each in halves."""
+    """The paper's 50 clients of CIFAR-10; tuned on training images of theirs that are not used."""
     switches = PROTOCOLS["strict"]
     problem = problem_of(*images_of("cifar10", folder), "cifar10", switches)
-    pool, right = problem.test, accuracy(problem.net.predict)
-    tuning, test = (from_rows(pool.x, pool.y, half(pool.rows, which)) for which in (0, 1))
+    pools, right = (problem.unseen, problem.test), accuracy(problem.net.predict)
+    tuning, test = (from_rows(pool.x, pool.y, pool.rows) for pool in pools if pool is not None)
     score = lambda mine, support, query: right(mine, query)
     etas = (0.0005, 0.001, 0.002)
     return Family(
