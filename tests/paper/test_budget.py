@@ -133,7 +133,7 @@ def test_the_command_goes_on_with_earlier_rows(tmp_path, capsys):
 
 def test_the_command_takes_beta_and_eta_and_trains_only_the_beta_that_are_left(tmp_path, capsys):
     small = ("--no-picture", "--iterations", 20, "--shots", 5, "--seeds", 1, "--k", 2)
-    small += ("--eta", 0.003, "--equal", "steps")
+    small += ("--eta", 0.003, "--equal", "steps", "--steps", 2)
     command(*small, "--beta", 1, "--out", tmp_path / "one")
     first = read_json(tmp_path / "one" / "rows.json")
     marked = [row | {"mean": 1234.0} for row in first]
@@ -141,9 +141,11 @@ def test_the_command_takes_beta_and_eta_and_trains_only_the_beta_that_are_left(t
     command(*small, "--beta", 1, 0.4, "--rows", tmp_path / "marked.json", "--out", tmp_path / "two")
     both = read_json(tmp_path / "two" / "rows.json")
     assert both[: len(first)] == marked and len(both) == 2 * len(first)
-    about = {(row["setting"]["beta"], row["setting"]["eta"], row["iterations"]) for row in both}
-    assert about == {(1, 0.003, 20), (0.4, 0.003, 20)}
-    assert "Equal steps (T)" in capsys.readouterr().out
+    about = {(*(row["setting"][n] for n in ("beta", "eta", "steps")), row["iterations"])
+             for row in both}  # fmt: skip
+    assert about == {(1, 0.003, 2, 20), (0.4, 0.003, 2, 20)}
+    out = capsys.readouterr().out
+    assert "Equal steps (T)" in out and "sine-25: T = 20 at K = 2" in out
 
 
 def test_the_regret_of_auto_is_printed(tmp_path, monkeypatch, capsys):

@@ -31,6 +31,8 @@ class Budget(ImageExperiment):
     """Step sizes instead of the family's own."""
     shots: list[int] | None = None
     """Samples at test; by default 1, 2, 5, 10, 20, 50."""
+    steps: list[int] | None = None
+    """Steps at test; by default 1 and 10."""
     seeds: int | None = None
     """Trained side by side; 2, or 3 in the full form."""
     auto: bool = False
@@ -57,8 +59,8 @@ class Budget(ImageExperiment):
         plan = replace(
             plan, families=tuple(choose("families", self.families or plan.families, [*FAMILIES])),
             ks=tuple(self.k or plan.ks), shots=tuple(self.shots or plan.shots),
-            seeds=self.seeds or plan.seeds,
-            betas=tuple(self.beta or plan.betas), equal=self.equal,
+            steps=tuple(self.steps or plan.steps), betas=tuple(self.beta or plan.betas),
+            seeds=self.seeds or plan.seeds, equal=self.equal,
         )  # fmt: skip
         plan = replace(plan, share=1.0 if self.iterations else plan.share)
         earlier = earlier_rows(self.rows or (), "budget")

@@ -22,7 +22,7 @@ from moml.training.evaluate import Score, on_query
 from moml.types import Key, Loss, Params, Tasks
 
 TRAINING, TUNING, TESTING = 7, 4242, 6174  # seeds of tasks
-LETTERS = Episodes(n=1000, ways=5, filters=32, validation=100)
+LETTERS = Episodes(ways=5, filters=16, validation=100)
 
 
 class Family(NamedTuple):
@@ -88,7 +88,7 @@ def _clients(folder: Path | None) -> Family:
 
 
 def _letters(folder: Path | None) -> Family:
-    """1,000 fixed tasks of five Omniglot classes; Conv4. Test classes are never trained on."""
+    """100 fixed tasks of five Omniglot classes; Conv4. Test classes are never trained on."""
     if folder is not None:
         raise ConfigError("omniglot is read from MOML_DATA; data_dir must be left out")
     train, tuning = classes_of(LETTERS)
@@ -98,7 +98,7 @@ def _letters(folder: Path | None) -> Family:
     fixed = lambda pool, seed, n: episodes(
         pool, LETTERS.ways, overlapping(jax.random.key(seed), len(pool), LETTERS.ways, n)
     )
-    tasks = fixed(train, TRAINING, 1000), fixed(tuning, TUNING, 200), fixed(test, TESTING, 400)
+    tasks = fixed(train, TRAINING, 100), fixed(tuning, TUNING, 200), fixed(test, TESTING, 400)
     score = lambda mine, support, query: right(mine, query)
     etas = (0.001, 0.002, 0.005)
     return Family(

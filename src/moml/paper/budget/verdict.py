@@ -50,7 +50,7 @@ EQUAL = {"samples": "samples (K T)", "work": "work (T steps)", "steps": "steps (
 
 
 def print_budget(rows: Sequence[Record], equal: Equal = "samples") -> None:
-    """A line a family, steps and shots."""
+    """A line a family, steps and shots; the iterations of each K."""
     columns = ["family", "steps", "shots", "no memory", "K", "memory, least K", "K", "beta"]
     columns += ["memory, any K", "K", "beta"]
     lines = []
@@ -66,6 +66,9 @@ def print_budget(rows: Sequence[Record], equal: Equal = "samples") -> None:
         lines.append(line)
     title = f"Equal {EQUAL[equal]}: error, or accuracy in percent; eta, K and beta by tuning tasks"
     print_table(title, columns, lines, no_wrap=columns)
+    for name in dict.fromkeys(row["dataset"] for row in rows):
+        counts = {r["setting"]["k"]: r["iterations"] for r in rows if r["dataset"] == name}
+        print(f"{name}: T = " + ", ".join(f"{t:,} at K = {k}" for k, t in sorted(counts.items())))
 
 
 class Regret(NamedTuple):
