@@ -1,4 +1,4 @@
-"""Equal samples: the budget is the same for all, eta is chosen on tuning tasks, regrets add up."""
+"""The budget is the same for all, eta is chosen on tuning tasks, regrets add up."""
 
 import jax
 import numpy as np
@@ -6,7 +6,8 @@ import pytest
 
 import moml
 from moml.cli import run
-from moml.paper.budget import study
+from moml.data.images.arrays import by_class
+from moml.paper.budget import families, study
 from moml.paper.budget.families import FAMILIES, shots_of
 from moml.paper.budget.verdict import comparisons, regrets
 from moml.storage.files import read_json, write_json
@@ -28,6 +29,17 @@ def test_all_k_have_the_same_samples():
     assert [rows[0]["iterations"] for rows in made] == [40, 20]
     assert [row["setting"]["beta"] for row in made[0]] == [1.0, 0.5]
     assert {row["method"] for row in made[0]} == {"maml", "moml"}
+
+
+@pytest.mark.parametrize("name", ["sine-25", "logistic"])
+def test_all_k_have_the_same_steps_or_work(name):
+    family = FAMILIES[name](None)
+    steps, work = (study.Plan(equal=equal, share=1.0) for equal in ("steps", "work"))
+    assert {study.iterations_of(family, steps, k) for k in (1, 5)} == {40_000}
+    some = [study.iterations_of(family, work, k) for k in (1, 2, 5)]
+    assert some[0] == 40_000 and 20_000 < some[1] < 30_000 and 8_000 < some[2] < 15_000
+    grows = [study.relative_work(family, k) for k in (1, 2, 3)]
+    assert grows[0] == 1 and grows[2] - grows[1] == pytest.approx(grows[1] - 1, rel=0.05)
 
 
 def test_eta_is_chosen_on_tuning_tasks_and_the_test_reported(monkeypatch):
@@ -87,6 +99,22 @@ def test_families_have_tasks_apart_and_shots_that_fit():
         assert shots_of(short, study.SHOTS) == [s for s in study.SHOTS if s + queries <= 60]
 
 
+def test_images_of_clients_are_trained_on_or_tuned_on_or_tested_on(monkeypatch):
+    generator, y = np.random.default_rng(0), np.repeat(np.arange(10), 1000)
+    draw = lambda split, y: by_class(
+        generator.integers(0, 256, (len(y), 3, 3, 1)).astype(np.uint8), y, list("abcdefghij"), split
+    )
+    images = draw("train", np.repeat(y, 3)), draw("test", y)
+    monkeypatch.setattr(families, "images_of", lambda name, folder: images)
+    family = FAMILIES["cifar10-clients"](None)
+    assert shots_of(family, study.SHOTS) == list(study.SHOTS)
+    full = [tasks.full(np.arange(50)) for tasks in (family.train, family.tuning, family.test)]
+    seen = [{row.tobytes() for row in np.asarray(x.x).reshape(-1, 9)} for x in full]
+    assert not seen[0] & seen[1] and not seen[0] & seen[2] and not seen[1] & seen[2]
+    kinds = [[set(np.asarray(row).tolist()) for row in x.y] for x in full]
+    assert kinds[0] == kinds[1] == kinds[2]
+
+
 def command(*words):
     run(["reproduce", "budget", *map(str, words)])
 
@@ -101,6 +129,23 @@ def test_the_command_goes_on_with_earlier_rows(tmp_path, capsys):
     both = read_json(tmp_path / "two" / "rows.json")
     assert both[: len(first)] == marked and {row["setting"]["k"] for row in both} == {1, 2}
     assert (tmp_path / "two" / "budget.png").exists() and "1234" in capsys.readouterr().out
+
+
+def test_the_command_takes_beta_and_eta_and_trains_only_the_beta_that_are_left(tmp_path, capsys):
+    small = ("--no-picture", "--iterations", 20, "--shots", 5, "--seeds", 1, "--k", 2)
+    small += ("--eta", 0.003, "--equal", "steps", "--steps", 2)
+    command(*small, "--beta", 1, "--out", tmp_path / "one")
+    first = read_json(tmp_path / "one" / "rows.json")
+    marked = [row | {"mean": 1234.0} for row in first]
+    write_json(marked, tmp_path / "marked.json")
+    command(*small, "--beta", 1, 0.4, "--rows", tmp_path / "marked.json", "--out", tmp_path / "two")
+    both = read_json(tmp_path / "two" / "rows.json")
+    assert both[: len(first)] == marked and len(both) == 2 * len(first)
+    about = {(*(row["setting"][n] for n in ("beta", "eta", "steps")), row["iterations"])
+             for row in both}  # fmt: skip
+    assert about == {(1, 0.003, 2, 20), (0.4, 0.003, 2, 20)}
+    out = capsys.readouterr().out
+    assert "Equal steps (T)" in out and "sine-25: T = 20 at K = 2" in out
 
 
 def test_the_regret_of_auto_is_printed(tmp_path, monkeypatch, capsys):

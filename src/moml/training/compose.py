@@ -1,5 +1,6 @@
 """A method for some tasks, its hyper-parameters, its first state; and the keys of a run."""
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from jax.stages import Wrapped
 from jaxtyping import Array, Int
 
 from moml.algorithms.method import BOTH, Factory, Method
-from moml.algorithms.parts.schedule import Schedule
+from moml.algorithms.parts.schedule import Schedule, constant
 from moml.algorithms.signature import NUMBER, checked, keywords, unknown
 from moml.errors import ConfigError, DataError, one_line
 from moml.kept import kept
@@ -139,6 +140,17 @@ def _first(algorithm: Algorithm, k: int | None, members: bool) -> Wrapped:
 def first_program(chosen: Method, *, members: bool = False) -> Wrapped:
     """The jitted `start`: (params, tasks, key, hyper) -> the first state; of one or of members."""
     return _first(chosen.algorithm, chosen.k if chosen.eager else None, members)
+
+
+def work(
+    chosen: Method, params: Params, tasks: Tasks, schedule: Schedule = constant, length: int = 1
+) -> float:
+    """Floating-point operations of a step, by the compiler: of the body of a loop of `length`."""
+    hyper, key = hyper_of(chosen, params, {}), jax.random.key(0)
+    like = jax.eval_shape(first_program(chosen), params, tasks, key, hyper)
+    program = simulate.program(chosen.algorithm, schedule)
+    found = program.lower(like, tasks, key, hyper, length)[1].cost_analysis() or {}
+    return float(found.get("flops", math.inf))
 
 
 @kept

@@ -1,1 +1,1 @@
-"""Equal samples: a small K with memory against a larger K without; the regret of beta = auto."""
+"""Equal samples, work or steps: small K with memory against larger K; the regret of beta = auto."""

@@ -13,7 +13,7 @@ from moml.config.problems.episodes import Episodes, classes_of
 from moml.errors import ConfigError
 from moml.models import accuracy, conv4, cross_entropy
 from moml.paper.federated.cells import PROTOCOLS
-from moml.paper.federated.data import half, images_of, problem_of
+from moml.paper.federated.data import images_of, problem_of
 from moml.paper.sine.score import LOSS, NET
 from moml.paper.theory import logistic as theory
 from moml.tasks import episodes, from_arrays, from_rows, sine, unseen_sine
@@ -22,7 +22,7 @@ from moml.training.evaluate import Score, on_query
 from moml.types import Key, Loss, Params, Tasks
 
 TRAINING, TUNING, TESTING = 7, 4242, 6174  # seeds of tasks
-LETTERS = Episodes(n=1000, ways=5, filters=32, validation=100)
+LETTERS = Episodes(ways=5, filters=16, validation=100)
 
 
 class Family(NamedTuple):
@@ -74,11 +74,11 @@ def _logistic() -> Family:
 
 
 def _clients(folder: Path | None) -> Family:
-    """The paper's 50 clients of CIFAR-10; the test images of each in halves."""
+    """The paper's 50 clients of CIFAR-10; tuned on training images of theirs that are not used."""
     switches = PROTOCOLS["strict"]
     problem = problem_of(*images_of("cifar10", folder), "cifar10", switches)
-    pool, right = problem.test, accuracy(problem.net.predict)
-    tuning, test = (from_rows(pool.x, pool.y, half(pool.rows, which)) for which in (0, 1))
+    pools, right = (problem.unseen, problem.test), accuracy(problem.net.predict)
+    tuning, test = (from_rows(pool.x, pool.y, pool.rows) for pool in pools if pool is not None)
     score = lambda mine, support, query: right(mine, query)
     etas = (0.0005, 0.001, 0.002)
     return Family(
@@ -88,7 +88,7 @@ def _clients(folder: Path | None) -> Family:
 
 
 def _letters(folder: Path | None) -> Family:
-    """1,000 fixed tasks of five Omniglot classes; Conv4. Test classes are never trained on."""
+    """100 fixed tasks of five Omniglot classes; Conv4. Test classes are never trained on."""
     if folder is not None:
         raise ConfigError("omniglot is read from MOML_DATA; data_dir must be left out")
     train, tuning = classes_of(LETTERS)
@@ -98,7 +98,7 @@ def _letters(folder: Path | None) -> Family:
     fixed = lambda pool, seed, n: episodes(
         pool, LETTERS.ways, overlapping(jax.random.key(seed), len(pool), LETTERS.ways, n)
     )
-    tasks = fixed(train, TRAINING, 1000), fixed(tuning, TUNING, 200), fixed(test, TESTING, 400)
+    tasks = fixed(train, TRAINING, 100), fixed(tuning, TUNING, 200), fixed(test, TESTING, 400)
     score = lambda mine, support, query: right(mine, query)
     etas = (0.001, 0.002, 0.005)
     return Family(

@@ -1,9 +1,10 @@
-"""Equal samples: K T is the same for all; each K and beta has its best eta, by tuning tasks."""
+"""Equal samples, work or steps for all K; each K and beta has its best eta, by tuning tasks."""
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from moml.algorithms.parts.task_map import in_batches
 from moml.algorithms.single.matching import match_beta
 from moml.paper.budget.families import Family, shots_of
 from moml.paper.cells import train
-from moml.training.compose import init_key
+from moml.training.compose import compose, init_key, work
 from moml.training.evaluate import most_samples, scores_on
 from moml.training.fit import fit
 from moml.training.rows import means_to_choose_by, result_row
@@ -24,6 +25,7 @@ from moml.types import Hyper, Meta, Record, Tasks
 
 ONE_ETA = "one-eta"  # the protocol of rows that show the regret of auto
 SHOTS = (1, 2, 5, 10, 20, 50)
+Equal = Literal["samples", "work", "steps"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Plan:
     seeds: int = 2
     most_etas: int = 2  # the middle ones
     share: float = 0.5  # of a family's budget
+    equal: Equal = "samples"  # what all K have the same of
 
     def etas(self, family: Family) -> tuple[float, ...]:
         """The step sizes that are tried."""
@@ -53,8 +56,21 @@ FULL = Plan(
 
 
 def iterations_of(family: Family, plan: Plan, k: int) -> int:
-    """T, so that K T is the budget."""
-    return max(1, int(plan.share * family.budget) // k)
+    """T of this K; at K = 1 the budget. K T is the same for all, or the work of T steps, or T."""
+    cost = 1.0 if plan.equal == "steps" else k
+    if plan.equal == "work":
+        cost = relative_work(family, k)
+    return max(1, int(int(plan.share * family.budget) // cost))
+
+
+def relative_work(family: Family, k: int) -> float:
+    """Floating-point operations of a step with k samples over those of a step with one."""
+
+    def of(size: int) -> float:
+        chosen = compose("moml", family.loss, family.train, {"k": size, "beta": 1.0}, 1)
+        return work(chosen, family.init(init_key(0)), family.train)
+
+    return of(k) / of(1)
 
 
 def options_of(family: Family, plan: Plan, k: int) -> Record:

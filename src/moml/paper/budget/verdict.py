@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from moml.paper.budget.study import Equal
 from moml.report.figures import panels, save
 from moml.report.terminal import mean_std, print_table
 from moml.types import Record
@@ -45,8 +46,11 @@ def comparisons(rows: Sequence[Record]) -> Iterator[Comparison]:
         yield Comparison(*(best_of(some, "tuning") for some in (without, small, memory)))
 
 
-def print_budget(rows: Sequence[Record]) -> None:
-    """A line a family, steps and shots."""
+EQUAL = {"samples": "samples (K T)", "work": "work (T steps)", "steps": "steps (T)"}
+
+
+def print_budget(rows: Sequence[Record], equal: Equal = "samples") -> None:
+    """A line a family, steps and shots; the iterations of each K."""
     columns = ["family", "steps", "shots", "no memory", "K", "memory, least K", "K", "beta"]
     columns += ["memory, any K", "K", "beta"]
     lines = []
@@ -60,8 +64,11 @@ def print_budget(rows: Sequence[Record]) -> None:
         for row in (smallest, memory):
             line += [say(row), row["setting"]["k"], f"{row['setting']['beta']:g}"]
         lines.append(line)
-    title = "Equal samples (K T): error, or accuracy in percent; eta, K and beta by tuning tasks"
+    title = f"Equal {EQUAL[equal]}: error, or accuracy in percent; eta, K and beta by tuning tasks"
     print_table(title, columns, lines, no_wrap=columns)
+    for name in dict.fromkeys(row["dataset"] for row in rows):
+        counts = {r["setting"]["k"]: r["iterations"] for r in rows if r["dataset"] == name}
+        print(f"{name}: T = " + ", ".join(f"{t:,} at K = {k}" for k, t in sorted(counts.items())))
 
 
 class Regret(NamedTuple):

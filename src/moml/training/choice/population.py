@@ -22,7 +22,7 @@ from moml.algorithms.parts.schedule import Schedule
 from moml.errors import Diverged
 from moml.runtime import simulate
 from moml.runtime.compiling import compile_all
-from moml.training.compose import first_program, hyper_of, stacked_hyper
+from moml.training.compose import first_program, stacked_hyper, work
 from moml.training.loop import Advance, Members, copy, members
 from moml.types import Hyper, Info, Key, Meta, Params, Record, Scalar, State, Tasks
 
@@ -148,15 +148,7 @@ class Population:
         return [Rung(count, until) for count, until in zip(members, steps, strict=False)]
 
     def _work(self) -> float:
-        """Floating-point operations of a step of one member, by the compiler; of a loop's body."""
-        program = simulate.program(self.method.algorithm, self._schedule)
-        hyper = hyper_of(self.method, self._params, {})
-        like = jax.eval_shape(
-            first_program(self.method), self._params, self._tasks, self._key, hyper
-        )
-        steps = program.lower(like, self._tasks, self._key, hyper, self.length)[1]
-        found = steps.cost_analysis() or {}
-        return float(found.get("flops", math.inf))
+        return work(self.method, self._params, self._tasks, self._schedule, self.length)
 
     def advance(self, betas: Sequence[float]) -> Advance:
         """Stretches of `Members` with these values of beta."""
