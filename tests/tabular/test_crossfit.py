@@ -102,7 +102,7 @@ def test_members_of_folds_are_spread_over_the_devices(monkeypatch):
     assert grids == [grid]
 
 
-@pytest.mark.parametrize("kinds", [None, ["summary"], ["head"]])
+@pytest.mark.parametrize("kinds", [None, ["summary"]])
 def test_tasks_that_bring_more_rows_than_a_visit_has(kinds):
     """Beyond 32 rows memories are candidates; of members that do not adapt they are empty."""
     rng = np.random.default_rng(0)

@@ -111,6 +111,7 @@ def test_tables_of_few_tasks_with_many_rows():
 
 def test_tables_of_many_inputs(monkeypatch):
     """60 inputs have no splines, and fewer rows for trees; with more than `WIDEST` none of both."""
+    monkeypatch.setattr("moml.tabular.summary.INPUTS", 2)
     rng = np.random.default_rng(0)
     who, x = np.repeat(np.arange(20), 8), rng.normal(size=(160, 60))
     table = {f"x{i}": x[:, i] for i in range(60)} | {"who": who}

@@ -24,7 +24,7 @@ from moml.errors import ConfigError
 from moml.storage.files import writable_folder
 from moml.storage.sinks import About, check_sinks, open_sinks
 from moml.tabular.model import TableModel
-from moml.tabular.rows import Rows, split_rows
+from moml.tabular.rows import CHUNK, Rows, split_rows
 from moml.tabular.score import COLD
 from moml.tabular.store import free_place
 from moml.types import Record
@@ -198,23 +198,34 @@ def importance(
     rows = np.concatenate([*both.support, *both.query])
     x, y = given.x[rows], given.y[rows]
 
-    def answers(place: int, x: np.ndarray) -> np.ndarray:
+    def answers(place: int, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """Of the tasks of a model, for several versions of the inputs at once."""
         mine = [j for j, i in enumerate(tasks) if owner[i] == place]
-        asked = [query[j] for j in mine]
-        which = np.repeat(np.arange(len(mine)), [len(rows) for rows in asked])
-        own = apart[place][0].personal(x, y, [support[j] for j in mine])
-        return apart[place][0].answers(own, which, x[np.concatenate(asked)])
+        asked = np.concatenate([query[j] for j in mine])
+        which = np.repeat(np.arange(len(mine)), [len(query[j]) for j in mine])
+        versions, every = range(len(inputs)), np.concatenate(inputs)
+        known = [support[j] + v * len(x) for v in versions for j in mine]
+        own = apart[place][0].personal(every, np.tile(y, len(inputs)), known)
+        of = np.concatenate([which + v * len(mine) for v in versions])
+        at = np.concatenate([asked + v * len(x) for v in versions])
+        return np.stack(np.split(apart[place][0].answers(own, of, every[at]), len(inputs)))
 
-    def score(x: np.ndarray) -> float:
-        found = np.concatenate([answers(place, x) for place in sorted({owner[i] for i in tasks})])
-        loss = float(row_losses(found, y[np.concatenate(query)], classes).mean())
-        return loss if classes else float(np.sqrt(loss)) * columns.target.scale.std
+    def scores(inputs: Sequence[np.ndarray]) -> list[float]:
+        each = [answers(place, inputs) for place in sorted({owner[i] for i in tasks})]
+        found = np.concatenate(each, axis=1)
+        loss = row_losses(found, y[np.concatenate(query)], classes).mean(axis=1)
+        return (loss if classes else np.sqrt(loss) * columns.target.scale.std).tolist()
 
-    found, base, metric = [], score(x), "log_loss" if classes else "rmse"
-    for name in [*dict.fromkeys(names.tolist())][:INPUTS]:
-        mine = names == name
-        permuted = score(np.where(mine, x[rng.permutation(len(x))], x))
-        found.append({"input": name, "metric": metric, "score": base, "permuted": permuted})
+    shown = [*dict.fromkeys(names.tolist())][:INPUTS]
+    versions = [x, *(np.where(names == name, x[rng.permutation(len(x))], x) for name in shown)]
+    at_once = max(1, CHUNK // len(tasks))
+    parts = [versions[i : i + at_once] for i in range(0, len(versions), at_once)]
+    [base, *permuted] = [score for part in parts for score in scores(part)]
+    metric = "log_loss" if classes else "rmse"
+    found = [
+        {"input": name, "metric": metric, "score": base, "permuted": score}
+        for name, score in zip(shown, permuted, strict=True)
+    ]
     return sorted(found, key=lambda row: -row["permuted"])
 
 
